@@ -39,6 +39,7 @@ APIS = (
     *("DescribeTransactions", "ListTransactions"),
     *("DescribeAcls", "CreateAcls", "DeleteAcls"),
     *("SaslHandshake", "SaslAuthenticate"),
+    *("DescribeClientQuotas", "AlterClientQuotas"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

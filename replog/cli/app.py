@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log-dirs": "app",
     "configs": "app",
     "quorum": "app",
+    "quotas": "app",
     "features": "features_app",
     "log": "app",
     "metadata": "app",
@@ -62,6 +63,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "export": f"{_COMMANDS}.files",
     "features": f"{_COMMANDS}.metadata",
     "import": f"{_COMMANDS}.files",
+    "quotas": "replog.cli.access.quotas",
     "server": f"{_COMMANDS}.storage",
 }
 """Where a command is that has no module of its name; the console stands above the command line, and only its name is known here."""

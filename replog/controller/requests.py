@@ -19,6 +19,7 @@ from replog.metadata.records import (
     ElectionType,
     LeaderRecoveryState,
     MetadataRecord,
+    QuotaEntityPart,
     ResourceType,
     SupportedFeature,
 )
@@ -329,36 +330,35 @@ class AlterConfigsResponse(Struct, frozen=True):
     resources: tuple[AlterConfigsResult, ...]
 
 
-class CreateAcls(Asks["CreateAclsResponse"], frozen=True):
-    """An entry that fails is left out, and the others do not mind."""
+class AlteredQuota(Struct, frozen=True):
+    """`value` None removes the quota."""
 
-    entries: tuple[AclEntry, ...]
+    key: str
+    value: float | None
 
 
-class AclResult(Struct, frozen=True):
-    """What became of an entry to add, or of a filter; `entries`: what it removed."""
+class AlteredQuotaEntity(Struct, frozen=True):
+    """An entity, and what is changed of its quotas; what is not named stays."""
 
+    entity: tuple[QuotaEntityPart, ...]
+    quotas: tuple[AlteredQuota, ...]
+
+
+class AlterClientQuotas(Asks["AlterClientQuotasResponse"], frozen=True):
+    """An entity that fails changes nothing, and the others do not mind."""
+
+    entities: tuple[AlteredQuotaEntity, ...]
+    validate_only: bool = False
+
+
+class QuotaEntityResult(Struct, frozen=True):
+    entity: tuple[QuotaEntityPart, ...]
     error: ErrorCode
     message: str = ""
-    entries: tuple[AclEntry, ...] = ()
 
 
-class CreateAclsResponse(Struct, frozen=True):
-    """One result for each entry, in order."""
-
-    results: tuple[AclResult, ...]
-
-
-class DeleteAcls(Asks["DeleteAclsResponse"], frozen=True):
-    """Removes all entries that one of the filters fits."""
-
-    filters: tuple[AclFilter, ...]
-
-
-class DeleteAclsResponse(Struct, frozen=True):
-    """One result for each filter, in order."""
-
-    results: tuple[AclResult, ...]
+class AlterClientQuotasResponse(Struct, frozen=True):
+    entities: tuple[QuotaEntityResult, ...]
 
 
 class FeatureUpdate(Struct, frozen=True):
@@ -426,6 +426,7 @@ ControllerRequest: TypeAlias = (
     | UnregisterBroker
     | DrainBroker
     | UpdateFeatures
+    | AlterClientQuotas
     | RegisterController
     | CreateAcls
     | DeleteAcls
@@ -445,6 +446,7 @@ ControllerResponse: TypeAlias = (
     | UnregisterBrokerResponse
     | DrainBrokerResponse
     | UpdateFeaturesResponse
+    | AlterClientQuotasResponse
     | RegisterControllerResponse
     | CreateAclsResponse
     | DeleteAclsResponse

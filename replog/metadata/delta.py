@@ -17,11 +17,13 @@ from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, TopicImage
 from replog.metadata.persistent_map import PersistentMap, difference, patched
+from replog.metadata.quotas import QuotaEntity
 from replog.metadata.records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     DrainBrokerRecord,
     EndTransactionRecord,
@@ -112,6 +114,8 @@ class MetadataDelta:
         """Topics of the image that were deleted."""
         self.changed_configs: dict[ConfigResource, dict[str, str]] = {}
         """All values of every resource whose configuration changed."""
+        self.changed_quotas: dict[QuotaEntity, dict[str, float]] = {}
+        """All quotas of every entity of which one changed."""
         self.changed_features: dict[str, int | None] = {}
         """Level of every feature that changed; None: no longer known, which only a snapshot can say."""
         self.changed_controllers: dict[int, ControllerRegistration | None] = {}
@@ -140,6 +144,9 @@ class MetadataDelta:
         delta.changed_acls = difference(before.acls, after.acls)
         delta.changed_configs = {
             resource: dict(values or {}) for resource, values in difference(before.configs, after.configs).items()
+        }
+        delta.changed_quotas = {
+            entity: dict(values or {}) for entity, values in difference(before.quotas, after.quotas).items()
         }
         delta.drained_brokers = after.drained_brokers
         delta.next_producer_id = after.next_producer_id
@@ -184,6 +191,8 @@ class MetadataDelta:
                 self._replay_topics(record)
             case ConfigRecord():
                 self._replay_config(record)
+            case ClientQuotaRecord():
+                self._replay_quota(record)
             case ProducerIdsRecord():
                 self._replay_producer_ids(record)
             case FeatureLevelRecord():
@@ -283,10 +292,13 @@ class MetadataDelta:
             values[record.name] = record.value
         self.changed_configs[resource] = values
 
-    def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
-        if self.changed_acls.get(record.acl_id, self.image.acls.get(record.acl_id)) is None:
-            raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
-        self.changed_acls[record.acl_id] = None
+    def _replay_quota(self, record: ClientQuotaRecord) -> None:
+        values = dict(self.changed_quotas.get(record.entity, self.image.quotas.get(record.entity, {})))
+        if record.value is None:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        self.changed_quotas[record.entity] = values
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id < self.next_producer_id:
@@ -369,6 +381,9 @@ class MetadataDelta:
             topics_by_name=patched(self.image.topics_by_name, {**removed_names, **named}),
             configs=patched(
                 self.image.configs, {resource: values or None for resource, values in self.changed_configs.items()}
+            ),
+            quotas=patched(
+                self.image.quotas, {entity: values or None for entity, values in self.changed_quotas.items()}
             ),
             features=patched(self.image.features, self.changed_features),
             controllers=patched(self.image.controllers, self.changed_controllers),

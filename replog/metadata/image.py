@@ -17,8 +17,9 @@ from msgspec import Struct, field
 from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
+from replog.metadata.quotas import QuotaEntity, described
 from replog.metadata.records import (
-    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     DrainBrokerRecord,
     FeatureLevelRecord,
@@ -70,6 +71,10 @@ def _no_configs() -> Mapping[ConfigResource, Mapping[str, str]]:
     return {}
 
 
+def _no_quotas() -> Mapping[QuotaEntity, Mapping[str, float]]:
+    return {}
+
+
 def _no_features() -> Mapping[str, int]:
     return {}
 
@@ -85,7 +90,7 @@ class MetadataImage(Struct, frozen=True):
 
     Attributes:
         configs: The text values that were set, by resource; `config_value` applies the defaults.
-        acls: The entries of access control lists, by their ids.
+        quotas: The quotas of clients by entity and key (`replog.metadata.quotas`).
         next_producer_id: The first producer id that has not been handed out as part of a block.
         drained_brokers: The brokers that an operator wants empty.
         open_transaction: The records since a BeginTransactionRecord that has no end yet, None outside of a transaction.
@@ -100,6 +105,7 @@ class MetadataImage(Struct, frozen=True):
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=_no_topics_by_id)
     topics_by_name: Mapping[str, TopicImage] = field(default_factory=_no_topics_by_name)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_no_configs)
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_no_quotas)
     features: Mapping[str, int] = field(default_factory=_no_features)
     controllers: Mapping[int, ControllerRegistration] = field(default_factory=_no_controllers)
     drained_brokers: frozenset[int] = frozenset()
@@ -191,8 +197,9 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield ConfigRecord(resource_type, resource_name, name, value)
-    for acl_id, entry in sorted(image.acls.items()):
-        yield AccessControlEntryRecord(acl_id, entry)
+    for entity, limits in sorted(image.quotas.items(), key=lambda each: described(each[0])):
+        for key, limit in sorted(limits.items()):
+            yield ClientQuotaRecord(entity, key, limit)
     if image.next_producer_id:
         yield ProducerIdsRecord(NO_BROKER, NO_BROKER, image.next_producer_id)
 

@@ -195,17 +195,19 @@ class FeatureLevelRecord(Struct, frozen=True, gc=False):
     level: int
 
 
-class AccessControlEntryRecord(Struct, frozen=True, gc=False):
-    """An entry of an access control list is there; `acl_id` names it (Kafka's record 18)."""
+class QuotaEntityPart(Struct, frozen=True, gc=False):
+    """One kind of what a quota is of, and its name; None: the default of all that have none of their own."""
 
-    acl_id: UUID
-    entry: AclEntry
+    kind: str
+    name: str | None
 
 
-class RemoveAccessControlEntryRecord(Struct, frozen=True, gc=False):
-    """An entry of an access control list is gone (Kafka's record 19)."""
+class ClientQuotaRecord(Struct, frozen=True, gc=False):
+    """A quota of an entity; `value` None removes it."""
 
-    acl_id: UUID
+    entity: tuple[QuotaEntityPart, ...]
+    key: str
+    value: float | None
 
 
 class NoOpRecord(Struct, frozen=True, gc=False):
@@ -245,8 +247,7 @@ MetadataRecord: TypeAlias = (
     | ConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
-    | AccessControlEntryRecord
-    | RemoveAccessControlEntryRecord
+    | ClientQuotaRecord
     | NoOpRecord
     | BeginTransactionRecord
     | EndTransactionRecord

@@ -208,6 +208,8 @@ SERVED: tuple[Served, ...] = (
     _kafka("describe_transactions", "transactions"),
     _kafka("list_transactions", "transactions"),
     _kafka("write_txn_markers", "write_markers"),
+    _kafka("describe_client_quotas", "quotas"),
+    _kafka("alter_client_quotas", "quotas"),
     *map(_private, PRIVATE_APIS.values()),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

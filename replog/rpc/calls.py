@@ -40,6 +40,7 @@ _CONTROLLER_KINDS: _Kinds = {
     "unregister_broker": (controller.UnregisterBroker, controller.UnregisterBrokerResponse),
     "drain_broker": (controller.DrainBroker, controller.DrainBrokerResponse),
     "update_features": (controller.UpdateFeatures, controller.UpdateFeaturesResponse),
+    "alter_client_quotas": (controller.AlterClientQuotas, controller.AlterClientQuotasResponse),
     "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
     "create_acls": (controller.CreateAcls, controller.CreateAclsResponse),
     "delete_acls": (controller.DeleteAcls, controller.DeleteAclsResponse),

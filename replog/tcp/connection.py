@@ -672,7 +672,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         now_s, limits = self._loop.time(), self._limits
         if reason := self._why_unread(now_s):
             return reason
-        if not self._is_reading or self._is_ending:
+        if not self._is_reading or self._is_ending or self._unmute is not None:
             return ""
         still_s = now_s - self._heard_s
         if not self._has_asked:

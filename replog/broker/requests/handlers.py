@@ -35,6 +35,8 @@ from replog.broker.transactions.markers import MarkerWriter
 from replog.broker.transactions.verifier import JoinVerifier
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
+    AlterClientQuotas,
+    AlterClientQuotasResponse,
     AlterConfigs,
     AlterConfigsResponse,
     AlterPartitionReassignments,
@@ -111,6 +113,7 @@ ANSWER_TIME_MS = 250
 """For an answer's way back."""
 
 _FORWARDED: Mapping[type[ControllerRequest], type[ControllerResponse]] = {
+    AlterClientQuotas: AlterClientQuotasResponse,
     AlterConfigs: AlterConfigsResponse,
     AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
     CreateAcls: CreateAclsResponse,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from replog.client.admin.acls import AclOperations
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
+from replog.client.admin.quotas import QuotaOperations
 from replog.client.admin.transactions import TransactionOperations
 from replog.client.arguments import (
     assignments_of,
@@ -62,8 +63,8 @@ if TYPE_CHECKING:  # loaded where it is asked for
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin(Operations, GroupOperations, TransactionOperations, AclOperations):
-    """Manages topics, consumer groups, transactions and access control lists, and looks at the cluster.
+class Admin(Operations, GroupOperations, QuotaOperations, TransactionOperations):
+    """Manages topics, consumer groups and transactions, and looks at the cluster.
 
     Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
     raises RequestTimedOutError with the last cause in its text.

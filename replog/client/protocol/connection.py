@@ -75,6 +75,9 @@ WATCH_WAIT_MS: Final = 1_000
 TELL_INTERVAL_S: Final = 0.02
 """The least time between an update with news and the next one: many changes cost one update."""
 
+REST_LOOK_S: Final = 1.0
+"""How often a stream that waits because of a quota looks whether it has ended."""
+
 CLIENT_ID: Final = "replog"
 """What brokers are told of a client that gives itself no name."""
 
@@ -197,6 +200,7 @@ class RequestStream(Generic[M, R]):
         self._answers: deque[R] = deque()
         self._arrived = asyncio.Event()
         self._end: ReplogError | None = None
+        self._rests_until_s = 0.0
         self._add(first)
 
     async def receive_ready(self) -> list[R]:
@@ -216,6 +220,26 @@ class RequestStream(Generic[M, R]):
                 raise self._end.with_traceback(None)
             self._arrived.clear()
             await self._arrived.wait()
+
+    def _rest(self, throttle_ms: int) -> None:
+        """Takes in for how long the broker takes up no request of this client, which is over its quota."""
+        if throttle_ms > 0:
+            until_s = asyncio.get_running_loop().time() + throttle_ms / 1000
+            self._rests_until_s = max(self._rests_until_s, until_s)
+
+    async def _rested(self) -> None:
+        """Waits until the broker takes up requests again; at once where it is not said to rest.
+
+        Raises:
+            ConnectionLostError: The stream has ended.
+        """
+        while True:
+            if self._end is not None:
+                raise self._end.with_traceback(None)
+            left_s = self._rests_until_s and self._rests_until_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return
+            await asyncio.sleep(min(left_s, REST_LOOK_S))
 
     async def close(self) -> None:
         """Ends the connections; answers on their way are dropped."""
@@ -264,8 +288,7 @@ class ProduceStream(RequestStream[ProduceRequest, ProduceResponse]):
         self._version = link.version(KafkaProduce)
 
     async def send(self, message: ProduceRequest) -> None:
-        if self._end is not None:
-            raise self._end.with_traceback(None)
+        await self._rested()
         request, version = produce_request(message), self._version
         if message.transaction is not None and not message.transaction.adds_partitions:
             version = min(version, JOINING_FROM - 1)
@@ -280,6 +303,7 @@ class ProduceStream(RequestStream[ProduceRequest, ProduceResponse]):
     def _take_in(self, message: ProduceRequest, version: int, done: asyncio.Future[memoryview]) -> None:
         try:
             answer = read_answer(done.result(), KafkaProduced, version)
+            self._rest(answer.throttle_time_ms)
             self._put(produce_response(message, answer, version))
         except ReplogError as error:
             self._lose(error)
@@ -303,6 +327,7 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
         super().__init__(link)
 
     async def send(self, message: FetchRequest) -> None:
+        await self._rested()
         link = await self._idle_link()
         self._send(link, self._sessions[link], message)
         await link.drain()

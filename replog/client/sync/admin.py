@@ -47,6 +47,8 @@ class SyncAdmin(SyncClient[Admin]):
     unregister_broker = without_async(Admin.unregister_broker)
     describe_features = without_async(Admin.describe_features)
     update_features = without_async(Admin.update_features)
+    describe_quotas = without_async(Admin.describe_quotas)
+    alter_quotas = without_async(Admin.alter_quotas)
     describe_quorum = without_async(Admin.describe_quorum)
     add_voter = without_async(Admin.add_voter)
     remove_voter = without_async(Admin.remove_voter)

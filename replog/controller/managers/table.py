@@ -25,6 +25,7 @@ from replog.controller.managers.topics import TopicControl
 from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterConfigs,
     AlterPartition,
     AlterPartitionReassignments,
@@ -76,8 +77,7 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     ElectLeaders: lambda request: len(request.partitions or ()),
     AlterPartitionReassignments: lambda request: len(request.items),
     UpdateFeatures: lambda request: len(request.updates),
-    CreateAcls: lambda request: len(request.entries),
-    DeleteAcls: lambda request: len(request.filters),
+    AlterClientQuotas: lambda request: sum(max(1, len(entity.quotas)) for entity in request.entities),
 }
 """How much a client's request names."""
 
@@ -148,6 +148,7 @@ class Managers:
                 _on(UnregisterBroker, registrations.unregister),
                 _on(DrainBroker, self.drains.drain),
                 _on(UpdateFeatures, state.features.update),
+                _on(AlterClientQuotas, state.quotas.alter),
                 _on(RegisterController, registrations.register_controller),
                 _on(CreateAcls, self._create_acls),
                 _on(DeleteAcls, state.acls.delete),

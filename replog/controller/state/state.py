@@ -17,6 +17,7 @@ from replog.controller.state.acls import AclControl
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.configuration import ConfigurationControl
 from replog.controller.state.features import FeatureControl
+from replog.controller.state.quotas import QuotaControl
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.controller.state.replication import ReplicationState
 from replog.errors import InvariantViolationError
@@ -85,6 +86,7 @@ class ControllerState:
         self.features = FeatureControl(registry, self.brokers, self.controllers)
         self.acls = AclControl(registry, config, self.features)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
+        self.quotas = QuotaControl(registry, self.features)
         self.replication = ReplicationState(registry)
         managers: tuple[Mapping[type, RecordHandler], ...] = (
             self.brokers.record_handlers(),
@@ -93,6 +95,7 @@ class ControllerState:
             self.features.record_handlers(),
             self.acls.record_handlers(),
             self.producer_ids.record_handlers(),
+            self.quotas.record_handlers(),
             self.replication.record_handlers(),
             dict((on_record(RemoveTopicRecord, self._replay_remove_topic), on_record(NoOpRecord, lambda _: None))),
         )
@@ -143,6 +146,7 @@ class ControllerState:
         """
         replication = self.replication
         configs = {key: sorted(values.items()) for key, values in self.configs.values.items(epoch=end_offset)}
+        quotas = {key: sorted(values.items()) for key, values in self.quotas.quotas.items(epoch=end_offset)}
         tables: tuple[Iterable[tuple[object, object]], ...] = (
             replication.topics.items(epoch=end_offset),
             replication.topic_ids.items(epoch=end_offset),
@@ -152,7 +156,7 @@ class ControllerState:
             self.controllers.registrations.items(epoch=end_offset),
             self.features.levels.items(epoch=end_offset),
             configs.items(),
-            self.acls.entries.items(epoch=end_offset),
+            quotas.items(),
             ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
         )
         digest = hashlib.sha256()

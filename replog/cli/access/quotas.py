@@ -1,0 +1,92 @@
+"""`replog quotas`: how much clients may produce and fetch a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from replog.client.protocol.questions.quotas import EntityQuotas
+
+app = typer.Typer(help="Show and change how much clients may produce and fetch.", no_args_is_help=True)
+
+DEFAULT = "<default>"
+"""Stands for a name where the default of all others is meant."""
+
+User = Annotated[
+    str, typer.Option("--user", metavar="NAME", help=f"Of this user; {DEFAULT}: of each that has no quota of its own.")
+]
+ClientId = Annotated[
+    str,
+    typer.Option(
+        "--client-id", metavar="NAME", help=f"Of this client id; {DEFAULT}: of each that has no quota of its own."
+    ),
+]
+
+
+@app.command("list")
+def list_quotas(
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show the quotas of all users and client ids."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    found = common.run(_list(bootstrap_servers))
+    for quotas in found:
+        if as_json:
+            typer.echo(common.json_line(quotas))
+        else:
+            entity = " ".join(f"{kind}={DEFAULT if name is None else name}" for kind, name in quotas.entity.items())
+            typer.echo(f"{entity}  {' '.join(f'{key}={limit:.15g}' for key, limit in quotas.limits.items())}")
+    if not found and not as_json:
+        typer.echo("no quotas are set; `replog quotas set --user NAME producer_byte_rate=1048576` sets one")
+
+
+@app.command("set")
+def set_quotas(
+    limits: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="An empty value removes the quota.")],
+    user: User = "",
+    client_id: ClientId = "",
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Set quotas of a user, a client id, or of both together, by producer_byte_rate and consumer_byte_rate in bytes a second.
+
+    Each broker keeps them for itself. In force everywhere at once, also for connections that there are.
+    """
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    entity = {kind: _named(name) for kind, name in (("user", user), ("client-id", client_id)) if name}
+    if not entity:
+        raise typer.BadParameter("name a user, a client id, or both", param_hint="--user, --client-id")
+    common.run(_set(bootstrap_servers, entity, dict(_limit(each) for each in limits)))
+    typer.echo("done")
+
+
+def _named(name: str) -> str | None:
+    return None if name == DEFAULT else name
+
+
+def _limit(text: str) -> tuple[str, float | None]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise typer.BadParameter(f"{text!r} is no KEY=VALUE", param_hint="KEY=VALUE")
+    try:
+        return key, float(value) if value else None
+    except ValueError:
+        raise typer.BadParameter(f"{value!r} is no number", param_hint=key) from None
+
+
+async def _list(bootstrap_servers: str) -> tuple[EntityQuotas, ...]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers"):
+            return await admin.describe_quotas()
+
+
+async def _set(bootstrap_servers: str, entity: dict[str, str | None], limits: dict[str, float | None]) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("setting quotas"):
+            await admin.alter_quotas(entity, limits)

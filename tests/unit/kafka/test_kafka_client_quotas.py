@@ -1,0 +1,240 @@
+"""Quotas of clients: which one counts, how long who took too much waits, and what Describe- and AlterClientQuotas say."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from kafka_node_kit import Served, batch, serving
+
+from replog.errors import ErrorCode
+from replog.metadata.image import MetadataImage, image_records
+from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity, quota_entity
+from replog.metadata.records import QuotaEntityPart
+from replog.protocol.client_quotas import BUCKETS_MAX, BURST_S, WAIT_MAX_S, Bucket, ClientQuotas
+from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from replog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+
+Altered = AlterClientQuotasRequest
+Part = DescribeClientQuotasRequest.ComponentData
+EXACT, DEFAULT, SPECIFIED = range(3)
+RATE = 1_000.0
+
+
+def entity(**names: str | None) -> QuotaEntity:
+    """An entity by its kinds, `client_id` for `client-id`."""
+    return quota_entity(*(QuotaEntityPart(kind.replace("_", "-"), name) for kind, name in names.items()))
+
+
+LEVELS = [
+    ({"user": "alice", "client_id": "loader"}, ("alice", "loader")),
+    ({"user": "alice", "client_id": None}, ("alice", "loader")),
+    ({"user": "alice"}, ("alice", None)),
+    ({"user": None, "client_id": "loader"}, ("alice", "loader")),
+    ({"user": None, "client_id": None}, ("alice", "loader")),
+    ({"user": None}, ("alice", None)),
+    ({"client_id": "loader"}, (None, "loader")),
+    ({"client_id": None}, (None, "loader")),
+]
+"""The entities that fit alice's loader, the first that counts first, and whose connections share the quota."""
+
+
+def test_the_nearest_entity_counts_and_says_whose_the_quota_is() -> None:
+    quotas = {entity(**names): {PRODUCER_BYTE_RATE: float(number + 1)} for number, (names, _) in enumerate(LEVELS)}
+    known = ClientQuotas(lambda: quotas)
+    for number, (names, owner) in enumerate(LEVELS):
+        assert known.quota(PRODUCER_BYTE_RATE, "alice", "loader") == (number + 1, owner)
+        assert known.quota(CONSUMER_BYTE_RATE, "alice", "loader") is None
+        quotas = {each: limits for each, limits in quotas.items() if each != entity(**names)}
+    assert known.quota(PRODUCER_BYTE_RATE, "alice", "loader") is None
+
+
+def test_an_entity_without_the_quota_leaves_it_to_the_next() -> None:
+    quotas = {entity(user="alice"): {CONSUMER_BYTE_RATE: 1.0}, entity(client_id=None): {PRODUCER_BYTE_RATE: 2.0}}
+    assert ClientQuotas(lambda: quotas).quota(PRODUCER_BYTE_RATE, "alice", "x") == (2.0, (None, "x"))
+    assert ClientQuotas(lambda: {entity(ip=None): {"connection_creation_rate": 1.0}}).quota("x", "a", "b") is None
+
+
+def test_who_takes_more_waits_until_the_debt_is_paid() -> None:
+    bucket = Bucket(RATE, 0.0)
+    assert bucket.take(RATE * BURST_S, RATE, 0.0) == 0
+    assert bucket.take(RATE * 3, RATE, 0.0) == 3
+    assert bucket.take(0, RATE, 2.0) == 1
+    assert bucket.take(RATE, RATE * 2, 3.0) == pytest.approx(0.5), "another rate, the same debt"
+    assert not bucket.is_full(13.4)
+    assert bucket.is_full(13.6)
+    assert bucket.take(RATE * 1e9, RATE, 14.0) == WAIT_MAX_S
+
+
+def test_connections_of_one_owner_share_a_bucket_and_others_have_their_own() -> None:
+    now_s = 0.0
+    quotas = {entity(user=None): {PRODUCER_BYTE_RATE: RATE}}
+    known = ClientQuotas(lambda: quotas, lambda: now_s)
+    assert known.take(PRODUCER_BYTE_RATE, "alice", "one", RATE * BURST_S) == 0
+    assert known.take(PRODUCER_BYTE_RATE, "alice", "two", RATE) == 1
+    assert known.take(PRODUCER_BYTE_RATE, "bob", "one", RATE) == 0
+    assert known.burst(PRODUCER_BYTE_RATE, "bob", "one") == RATE * BURST_S
+
+
+def test_names_without_end_take_no_memory_without_end_and_forget_no_debt_for_full_buckets() -> None:
+    now_s = 0.0
+    quotas = {entity(client_id=None): {PRODUCER_BYTE_RATE: RATE}}
+    known = ClientQuotas(lambda: quotas, lambda: now_s)
+    assert known.take(PRODUCER_BYTE_RATE, "", "debtor", RATE * BURST_S * 4) == 30
+    for number in range(BUCKETS_MAX - 1):
+        known.take(PRODUCER_BYTE_RATE, "", f"n{number}", 1)
+    now_s = 10.0
+    known.take(PRODUCER_BYTE_RATE, "", "one more", 1)
+    assert len(known._buckets) == 2, "those that are full again are gone"
+    assert known.take(PRODUCER_BYTE_RATE, "", "debtor", 0) == 20
+    for number in range(BUCKETS_MAX * 2):
+        known.take(PRODUCER_BYTE_RATE, "", f"m{number}", RATE * BURST_S)
+    assert len(known._buckets) == BUCKETS_MAX
+
+
+# ---- over the port of a node -----------------------------------------------------------------------------------------
+
+
+async def altered(
+    it: Served, names: dict[str, str | None], *, validate_only: bool = False, **limits: float | None
+) -> tuple[int, str | None]:
+    parts = [Altered.EntityData(kind, name) for kind, name in names.items()]
+    ops = [Altered.OpData(key, limit or 0.0, limit is None) for key, limit in limits.items()]
+    answer = await it.ask(Altered([Altered.EntryData(parts, ops)], validate_only), 1, AlterClientQuotasResponse)
+    (told,) = answer.entries
+    assert [(part.entity_type, part.entity_name) for part in told.entity] == list(names.items())
+    return told.error_code, told.error_message
+
+
+async def found(it: Served, *parts: Part, strict: bool = False) -> list[dict[str, str | None]]:
+    """The entities that a filter finds."""
+    answer = await it.ask(DescribeClientQuotasRequest(list(parts), strict), 1, DescribeClientQuotasResponse)
+    assert answer.error_code == 0, answer.error_message
+    return [{part.entity_type: part.entity_name for part in entry.entity} for entry in answer.entries]
+
+
+async def test_quotas_are_set_found_and_removed() -> None:
+    async with serving() as it:
+        both: dict[str, str | None] = {"client-id": "loader", "user": "alice"}
+        assert await altered(it, both, producer_byte_rate=5.0, consumer_byte_rate=7.0) == (0, None)
+        assert await altered(it, {"user": None}, producer_byte_rate=6.0) == (0, None)
+        assert await altered(it, {"user": "bob"}, validate_only=True, producer_byte_rate=6.0) == (0, None)
+        await it.until(lambda: len(it.kafka.image.quotas) == 2)
+        assert await found(it) == [both, {"user": None}]
+        assert await found(it, Part("user", EXACT, "alice")) == [both]
+        assert await found(it, Part("user", EXACT, "alice"), strict=True) == []
+        assert await found(it, Part("user", DEFAULT, None)) == [{"user": None}]
+        assert await found(it, Part("user", SPECIFIED, None), Part("client-id", SPECIFIED, None), strict=True) == [both]
+        assert await altered(it, both, producer_byte_rate=None, consumer_byte_rate=None) == (0, None)
+        await it.until(lambda: len(it.kafka.image.quotas) == 1)
+        assert it.kafka.image.quotas == {entity(user=None): {PRODUCER_BYTE_RATE: 6.0}}
+
+
+REFUSED: list[tuple[dict[str, str | None], dict[str, float], ErrorCode, str]] = [
+    ({}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST, "needs an entity"),
+    ({"users": "a"}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST, '"users" has no quotas'),
+    ({"user": "a", "ip": "1.2.3.4"}, {}, ErrorCode.INVALID_REQUEST, "is of nothing else"),
+    ({"ip": "example"}, {}, ErrorCode.INVALID_REQUEST, '"example" is no address'),
+    ({"user": "a"}, {"producer_byte_rat": 1.0}, ErrorCode.INVALID_REQUEST, 'no quota "producer_byte_rat"'),
+    ({"user": "a"}, {"producer_byte_rate": 0.5}, ErrorCode.INVALID_REQUEST, "has to be a whole number"),
+    ({"user": "a"}, {"producer_byte_rate": -1.0}, ErrorCode.INVALID_REQUEST, "has to be above 0"),
+    ({"user": "a"}, {"producer_byte_rate": math.nan}, ErrorCode.INVALID_REQUEST, "has to be above 0"),
+    ({"user": "a"}, {"producer_byte_rate": math.inf}, ErrorCode.INVALID_REQUEST, "has to be above 0"),
+    ({"user": "a"}, {"request_percentage": 50.0}, ErrorCode.POLICY_VIOLATION, "measures the time"),
+    ({"ip": "10.0.0.7"}, {"connection_creation_rate": 5.0}, ErrorCode.POLICY_VIOLATION, "counts the connections"),
+    ({"user": "a" * 1025}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST, "at most 1024 characters"),
+]
+
+
+async def test_what_is_no_quota_is_refused_with_the_reason() -> None:
+    async with serving() as it:
+        for names, limits, code, text in REFUSED:
+            told, message = await altered(it, names, **limits)
+            assert (told, text in (message or "")) == (code, True), message
+        parts = [Altered.EntityData("user", "a")]
+        twice = [Altered.OpData("producer_byte_rate", 1.0), Altered.OpData("producer_byte_rate", 2.0)]
+        again = [Altered.OpData("producer_byte_rate", 3.0)]
+        entries = [Altered.EntryData(parts, ops) for ops in (twice, again, again)]
+        answer = await it.ask(Altered(entries), 1, AlterClientQuotasResponse)
+        assert [each.error_code for each in answer.entries] == [ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
+        asked = DescribeClientQuotasRequest([Part("user", EXACT, None)])
+        assert (await it.ask(asked, 1, DescribeClientQuotasResponse)).error_code == ErrorCode.INVALID_REQUEST
+        asked = DescribeClientQuotasRequest([Part("group", SPECIFIED, None)])
+        assert (await it.ask(asked, 1, DescribeClientQuotasResponse)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_quotas_survive_a_snapshot_of_the_metadata() -> None:
+    async with serving() as it:
+        await altered(it, {"user": "alice"}, producer_byte_rate=5.0)
+        await altered(it, {"ip": None, "user": None}, producer_byte_rate=5.0)
+        await it.until(lambda: it.kafka.image.quotas)
+        image: MetadataImage = it.kafka.image
+        records = [record for record in image_records(image) if type(record).__name__ == "ClientQuotaRecord"]
+        assert [(record.entity, record.key, record.value) for record in records] == [  # type: ignore[union-attr]
+            (entity(user="alice"), PRODUCER_BYTE_RATE, 5.0)
+        ]
+
+
+def produced(size: int, acks: int = 1) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(0, batch(b"v" * size))
+    return ProduceRequest(
+        acks=acks, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[data])]
+    )
+
+
+def fetched() -> FetchRequest:
+    wanted = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(max_bytes=1 << 20, topics=[FetchRequest.FetchTopic("t", partitions=[wanted])])
+
+
+async def test_a_producer_over_its_quota_is_told_and_not_taken_up_meanwhile() -> None:
+    async with serving() as it:
+        await it.create()
+        await altered(it, {"client-id": None}, producer_byte_rate=20_000.0)
+        await it.until(lambda: it.kafka.image.quotas)
+        client, other = await it.client(), await it.client()
+        answer: Any = await it.ask(produced(195_000), 12, ProduceResponse, client)
+        assert answer.throttle_time_ms == 0, "ten seconds' worth at once"
+        answer = await it.ask(produced(12_000), 12, ProduceResponse, client)
+        assert 0 < answer.throttle_time_ms <= 500
+        assert answer.responses[0].partition_responses[0].error_code == 0, "what was sent is there"
+        muted = asyncio.create_task(it.ask(produced(1), 12, ProduceResponse, client))
+        answer = await it.ask(fetched(), 12, FetchResponse, other)
+        assert answer.throttle_time_ms == 0, "others go on"
+        assert not muted.done()
+        assert (await muted).responses[0].partition_responses[0].base_offset == 2
+
+
+async def test_a_consumer_gets_no_more_at_once_than_its_quota_lets_it_take() -> None:
+    async with serving() as it:
+        await it.create()
+        for _ in range(4):
+            await it.ask(produced(40_000), 12, ProduceResponse)
+        await altered(it, {"client-id": None}, consumer_byte_rate=5_000.0)
+        await it.until(lambda: it.kafka.image.quotas)
+        client = await it.client()
+        answer: Any = await it.ask(fetched(), 12, FetchResponse, client)
+        (told,) = answer.responses[0].partitions
+        assert 40_000 < len(told.records) <= 2 * 41_000, "one batch is whole, whatever the quota; not all four"
+        if answer.throttle_time_ms == 0:  # the second batch makes the debt
+            answer = await it.ask(fetched(), 12, FetchResponse, client)
+        assert answer.throttle_time_ms > 0
+
+
+async def test_a_producer_that_wants_no_answers_is_muted_too() -> None:
+    async with serving() as it:
+        await it.create()
+        await altered(it, {"client-id": None}, producer_byte_rate=20_000.0)
+        await it.until(lambda: it.kafka.image.quotas)
+        client, other = await it.client(), await it.client()
+        await asyncio.to_thread(client.send, produced(205_000, acks=0), 12)
+        read: Any = None
+        while read is None or not read.responses[0].partitions[0].records:
+            read = await it.ask(fetched(), 12, FetchResponse, other)
+        await it.ask(fetched(), 12, FetchResponse, other)
+        answer: Any = await it.ask(produced(1), 12, ProduceResponse, client)
+        assert answer.throttle_time_ms < 100, "the debt of 5,000 bytes was waited for before it was taken up"
