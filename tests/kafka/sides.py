@@ -166,12 +166,16 @@ class Sides:
             side.hang_up()
 
 
+PLACES = (
+    *("name", "topic_id", "partition_index", "index", "node_id", "api_key"),
+    *("entity", "entity_type", "key"),
+)
+
+
 def _place(part: Any) -> tuple[str, ...]:
     """Where a part of a list stands: clients look for topics, partitions and brokers by these, in any order."""
     named = part if isinstance(part, dict) else {}
-    return tuple(
-        str(named.get(name)) for name in ("name", "topic_id", "partition_index", "index", "node_id", "api_key")
-    )
+    return tuple(str(named.get(name)) for name in PLACES)
 
 
 def differences(theirs: Any, ours: Any, explained: set[str], path: str = "") -> Iterator[str]:

@@ -11,7 +11,9 @@ from kafka_node import KafkaNode
 from raw_client import raw_client
 from served_cluster import ServedCluster
 from sides import UNKNOWN_ID, Side, Sides, sides
+from waiting import until
 
+from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -22,6 +24,7 @@ from replog.wire.messages.create_partitions import CreatePartitionsRequest, Crea
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -131,6 +134,52 @@ def test_describe_topic_partitions(both: Sides) -> None:
         begin = None if cursor is None else asked.Cursor(*cursor)
         both.same(asked(topics, limit, begin), 0, DescribeTopicPartitionsResponse, beside=NEW_ID)
     both.same(asked(topics, 9, asked.Cursor("other", 0)), 0, DescribeTopicPartitionsResponse, beside=NEW_ID)
+
+
+# ---- quotas ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", AlterClientQuotasRequest.VERSIONS)
+def test_client_quotas(both: Sides, version: int) -> None:
+    entry, op = AlterClientQuotasRequest.EntryData, AlterClientQuotasRequest.OpData
+
+    def of(**names: str | None) -> list[AlterClientQuotasRequest.EntityData]:
+        return [AlterClientQuotasRequest.EntityData(kind.replace("_", "-"), name) for kind, name in names.items()]
+
+    rate, user = [op("producer_byte_rate", 5.0)], f"quota-{version}"
+    wanted = [
+        entry(of(user=user), [op("producer_byte_rate", 7.0), op("consumer_byte_rate", 9.0)]),
+        entry(of(user=user, client_id=None), rate),
+        entry(of(client_id=user), [op("producer_byte_rate", remove=True)]),
+        entry([], rate),
+        entry(of(group="a"), rate),
+        entry(of(ip="1.2.3.4", user=user), rate),
+        entry(of(ip="not an address"), rate),
+        entry(of(user="a"), [op("no_such_rate", 5.0)]),
+        entry(of(user="b"), [op("producer_byte_rate", 0.0)]),
+        entry(of(user="c"), [op("producer_byte_rate", 1.5)]),
+        entry(of(user="d"), [op("producer_byte_rate", 1.0), op("producer_byte_rate", 2.0)]),
+    ]
+    both.same(AlterClientQuotasRequest(wanted), version, AlterClientQuotasResponse)
+    part = DescribeClientQuotasRequest.ComponentData
+    known = DescribeClientQuotasRequest([part("user", 0, user)])
+    for side in both:
+        until(lambda side=side: len(side.answer(known, version, DescribeClientQuotasResponse, None)["entries"]) == 2)
+    for parts, strict in (
+        ([part("user", 0, user)], False),
+        ([part("user", 0, user)], True),
+        ([part("user", 0, user), part("client-id", 1, None)], True),
+        ([part("user", 0, user), part("client-id", 2, None)], False),
+        ([part("user", 0, user), part("user", 1, None)], False),
+        ([part("user", 0, None)], False),
+        ([part("user", 3, None)], False),
+        ([part("ip", 2, None), part("user", 2, None)], False),
+        ([part("group", 2, None)], False),
+    ):
+        asked = DescribeClientQuotasRequest(parts, strict)
+        both.same(asked, version, DescribeClientQuotasResponse)
+    removed = [entry(of(user=user), [op("consumer_byte_rate", remove=True)])]
+    both.same(AlterClientQuotasRequest(removed), version, AlterClientQuotasResponse)
 
 
 # ---- configurations --------------------------------------------------------------------------------------------------

@@ -115,6 +115,25 @@ def test_configs_of_brokers(ours: Tools) -> None:
     assert "log.retention.ms" not in ours.run("kafka-configs", "--describe", *brokers)
 
 
+@served("kafka-configs", "of users and client ids: quotas")
+def test_quotas(ours: Tools) -> None:
+    alice = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-default")
+    ours.run(
+        "kafka-configs", "--alter", *alice, "--add-config", "producer_byte_rate=1048576,consumer_byte_rate=2097152"
+    )
+    shown = ours.run("kafka-configs", "--describe", *alice)
+    assert shown.startswith("Quota configs for user-principal 'alice', the default client-id are ")
+    assert sorted(re.findall(r"(\w+)=([\d.]+)", shown)) == [
+        ("consumer_byte_rate", "2097152.0"),
+        ("producer_byte_rate", "1048576.0"),
+    ]
+    assert "PolicyViolationException" in ours.errors(
+        "kafka-configs", "--alter", *alice, "--add-config", "request_percentage=5"
+    )
+    ours.run("kafka-configs", "--alter", *alice, "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert "_byte_rate" not in ours.run("kafka-configs", "--describe", *alice)
+
+
 @served("kafka-producer-perf-test", "with acks=all, compressed")
 @served("kafka-get-offsets", "ends, beginnings, by time")
 def test_producer_performance(tools: Tools, broker: Broker) -> None:
