@@ -368,6 +368,7 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
         self._answered.set()
         try:
             answer = read_answer(done.result(), KafkaFetched, self._version)
+            self._rest(answer.throttle_time_ms)
             response = session.response(message, answer, self._version)
             if response is None:
                 self._send(link, session, message)

@@ -319,6 +319,33 @@ each_stream = pytest.mark.parametrize(("opened", "message"), [(producing, produc
 
 
 @each_stream
+async def test_a_stream_over_its_quota_rests_as_long_as_it_is_told_and_ends_meanwhile(
+    opened: Open, message: Any
+) -> None:
+    async def throttling(peer: Peer, request: Request) -> None:
+        if request.key == KafkaProduce.API_KEY:
+            of_topic = KafkaProduced.TopicProduceResponse(
+                topic_id=TOPIC, partition_responses=[KafkaProduced.PartitionProduceResponse(0)]
+            )
+            peer.answer(request, KafkaProduced([of_topic], throttle_time_ms=3_600_000))
+        else:
+            peer.answer(request, KafkaFetched(throttle_time_ms=3_600_000))
+
+    async with connected(throttling) as (server, connection):
+        stream = await opened(connection)
+        await stream.send(message(1))
+        await stream.receive()
+        resting = asyncio.ensure_future(stream.send(message(2)))
+        await asyncio.sleep(0.05)
+        assert not resting.done()
+        assert len(server.requests) == 1, "also over no other connection"
+        await stream.close()
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(ConnectionLostError, match="the stream was closed"):
+                await resting
+
+
+@each_stream
 async def test_a_stream_that_waits_for_nothing_hears_of_its_end(opened: Open, message: Any) -> None:
     async with connected() as (server, connection):
         stream = await opened(connection)
