@@ -58,6 +58,7 @@ from replog.wire.messages.fetch import FetchRequest as KafkaFetch
 from replog.wire.messages.fetch import FetchResponse as KafkaFetched
 from replog.wire.messages.produce import ProduceRequest as KafkaProduce
 from replog.wire.messages.produce import ProduceResponse as KafkaProduced
+from tests.quiet import quiet_for
 
 TOPIC = UUID(int=7)
 HELLO = client_hello("c", "tester")
@@ -336,7 +337,7 @@ async def test_a_stream_over_its_quota_rests_as_long_as_it_is_told_and_ends_mean
         await stream.send(message(1))
         await stream.receive()
         resting = asyncio.ensure_future(stream.send(message(2)))
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         assert not resting.done()
         assert len(server.requests) == 1, "also over no other connection"
         await stream.close()
