@@ -59,7 +59,12 @@ def any_value(kind: Any, name: str, rng: random.Random) -> Any:
         return rng.choice(SHORT_WAITS if name.endswith("timeout_ms") else NUMBERS)
     if kind is bytes:
         return rng.choice(TEXTS).encode()
-    return {str: rng.choice(TEXTS), bool: rng.random() < 0.5, UUID: UUID(int=rng.choice((0, 1, 5)))}[kind]
+    return {
+        str: rng.choice(TEXTS),
+        float: rng.choice(NUMBERS) * 1.0,
+        bool: rng.random() < 0.5,
+        UUID: UUID(int=rng.choice((0, 1, 5))),
+    }[kind]
 
 
 def is_writable(request: Any, version: int) -> bool:

@@ -136,7 +136,7 @@ def value(kind: Any, wide: Path | None, count: int, naming: str, path: Path = ()
     if kind is int:
         return _number(name, number)
     text = f"u{number}" if naming == "names" else OFFSETS_TOPIC if OFFSETS_TOPIC in naming else "t"
-    texts = {str: text, bytes: b"", bool: False, UUID: UUID(int=number + 5)}
+    texts = {str: text, bytes: b"", bool: False, float: 1.0, UUID: UUID(int=number + 5)}
     return texts[kind]
 
 
