@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from struct import Struct, error
+from struct import Struct, error, unpack_from
 from typing import Final, NamedTuple
 
 from replog.coordinator.transactions.messages import TransactionLogKey
 from replog.coordinator.transactions.records import (
     LAST_EPOCH_TAG,
+    PARTITIONS_AT,
     PLAIN_VERSION,
     TAGGED_VERSION,
     TransactionStatus,
@@ -99,6 +100,15 @@ def glance_at(value: bytes) -> Glance | None:
 
 def unpack(value: bytes) -> WrittenTransaction:
     """Returns a transactional id from a whole record."""
+    if _text.unpack_from(value)[0] != TAGGED_VERSION or value[PARTITIONS_AT] <= 1:
+        return _by_fields(value)
+    topics, end = _topics(value)
+    found = _by_fields(b"%b\0%b" % (value[:PARTITIONS_AT], value[end:]))
+    found.transaction_partitions = topics
+    return found
+
+
+def _by_fields(value: bytes) -> WrittenTransaction:
     reader = Reader(memoryview(value)[_text.size :], elements_max=len(value))
     return WrittenTransaction.read(reader, _text.unpack_from(value)[0])
 
@@ -136,6 +146,19 @@ def _after_tagged(value: bytes) -> int:
         if value[at - 1]:
             raise IndexError(at)  # tagged fields of a topic: nobody writes any
     return at
+
+
+def _topics(value: bytes) -> tuple[list[WrittenTransaction.PartitionsSchema], int]:
+    """Returns the partitions of a whole record with tagged fields, and where they end."""
+    count, at = _uvarint(value, PARTITIONS_AT)
+    found: list[WrittenTransaction.PartitionsSchema] = []
+    for _ in range(count - 1):
+        size, at = _uvarint(value, at)
+        name = value[at : at + size - 1].decode()
+        ids, at = _uvarint(value, at + size - 1)
+        found.append(WrittenTransaction.PartitionsSchema(name, [*unpack_from(f">{ids - 1}i", value, at)]))
+        at += 4 * (ids - 1) + 1
+    return found, at
 
 
 def _uvarint(value: bytes, at: int) -> tuple[int, int]:

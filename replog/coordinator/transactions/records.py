@@ -5,12 +5,17 @@ Their version is 0 under `transaction.version` 0, and 1 above; version 0 has no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+from struct import pack
 from typing import Annotated, Final
 
-from replog.coordinator.records import CoordinatorRecord, RecordCodec
+from msgspec.structs import replace
+
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
 from replog.coordinator.transactions.messages import TransactionLogKey, TransactionLogValue
-from replog.wire.record_parts import FieldPlace, Int16
+from replog.wire.primitives import SHORT_TEXT_BYTES, Writer
+from replog.wire.record_parts import FieldPlace, Int16, RecordPart
 
 LAST_EPOCH_TAG: Final = 10_000
 """The number of our own tagged field: far from Kafka's, whose readers pass over it."""
@@ -27,10 +32,54 @@ class WrittenTransaction(TransactionLogValue):
     last_producer_epoch: Annotated[Int16, FieldPlace(first=1, tag=LAST_EPOCH_TAG)] = -1
 
 
-TRANSACTION_RECORDS: Final = RecordCodec(((TransactionLogKey, WrittenTransaction),))
-
 PLAIN_VERSION: Final = 0
 TAGGED_VERSION: Final = 1
+
+PARTITIONS_AT: Final = 17
+"""Where the partitions of a transaction begin in the bytes of a record."""
+TOPICS_TOGETHER: Final = 20
+"""So many topics and more are written as bytes at once; of fewer nobody feels it."""
+
+_TYPES: Final = ((TransactionLogKey, WrittenTransaction),)
+_BY_FIELDS: Final = RecordCodec(_TYPES)
+
+
+def _with_many_topics(key: RecordPart, value: RecordPart, version: int) -> EncodedRecord | None:
+    """Returns the bytes of a transaction with partitions of many topics; None for any other record.
+
+    Such a record is written whole for each batch of partitions that comes.
+    """
+    is_tagged = isinstance(value, WrittenTransaction) and version == TAGGED_VERSION
+    topics = value.transaction_partitions if is_tagged and isinstance(value, WrittenTransaction) else None
+    if topics is None or len(topics) < TOPICS_TOGETHER:
+        return None
+    without = replace(value, transaction_partitions=None)
+    encoded_key, encoded = _BY_FIELDS.encode(CoordinatorRecord(key, without, version))
+    if encoded is None:
+        return None
+    return encoded_key, encoded[:PARTITIONS_AT] + _topics_bytes(topics) + encoded[PARTITIONS_AT + 1 :]
+
+
+def _topics_bytes(topics: Sequence[TransactionLogValue.PartitionsSchema]) -> bytes:
+    count = Writer()
+    count.uvarint(len(topics) + 1)
+    return b"".join((count.joined(), *map(_topic_bytes, topics)))
+
+
+def _topic_bytes(topic: TransactionLogValue.PartitionsSchema) -> bytes:
+    name, ids = topic.topic.encode(), topic.partition_ids
+    if len(name) < SHORT_TEXT_BYTES and len(ids) < SHORT_TEXT_BYTES:
+        return pack(f">B{len(name)}sB{len(ids)}ix", len(name) + 1, name, len(ids) + 1, *ids)
+    writer = Writer()
+    writer.text(topic.topic, flexible=True)
+    writer.count(ids, flexible=True)
+    writer.numbers(ids, "i")
+    writer.uvarint(0)  # tagged fields
+    return writer.joined()
+
+
+TRANSACTION_RECORDS: Final = RecordCodec(_TYPES, {TransactionLogKey.RECORD_TYPE: _with_many_topics})
+
 EPOCH_BUMPS_VERSION: Final = 2
 """The `transaction.version` from which on the producer gets another epoch at the end of each transaction."""
 

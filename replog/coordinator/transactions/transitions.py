@@ -174,7 +174,8 @@ def check_may_add(value: WrittenTransaction, request: AddPartitions) -> None:
 
 def absent(value: WrittenTransaction, partitions: Sequence[TransactionPartition]) -> tuple[TransactionPartition, ...]:
     """Returns those of some partitions that are no part of the open transaction, each once."""
-    has = {each.topic: set(each.partition_ids) for each in _open_partitions(value)}
+    asked = {each.topic for each in partitions}
+    has = {each.topic: set(each.partition_ids) for each in _open_partitions(value) if each.topic in asked}
     return tuple(each for each in dict.fromkeys(partitions) if each.partition not in has.get(each.topic, ()))
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.coordinator.records import CoordinatorRecord
+from replog.coordinator.transactions import records
 from replog.coordinator.transactions.messages import TransactionLogKey
 from replog.coordinator.transactions.packed import Glance, glance_at, read_key, unpack
 from replog.coordinator.transactions.records import TRANSACTION_RECORDS, TransactionStatus, WrittenTransaction
@@ -133,3 +134,26 @@ def test_the_least_work_for_each_record() -> None:
     slow = calls_of(partial(unpack, is_open))
     assert calls_of(partial(glance_at, at_rest)) < slow / 2
     assert calls_of(partial(glance_at, is_open)) < slow / 2
+
+
+# ---- partitions of many topics -------------------------------------------------------------------------------------------
+
+
+@settings(unhurried, max_examples=examples(10))
+@given(values, st.lists(topics, min_size=records.TOPICS_TOGETHER, max_size=2 * records.TOPICS_TOGETHER))
+def test_many_topics_are_written_as_by_the_classes(
+    value: WrittenTransaction, wide: list[WrittenTransaction.PartitionsSchema]
+) -> None:
+    value.transaction_partitions = wide
+    record = CoordinatorRecord(TransactionLogKey("etl"), value, 1)
+    assert TRANSACTION_RECORDS.encode(record) == records._BY_FIELDS.encode(record)
+    assert agrees(encoded(value, 1))
+
+
+def test_each_of_many_topics_is_written_and_read_in_few_calls() -> None:
+    """Trap: each batch of partitions that came to those of 10,000 topics held the loop for a twentieth of a second."""
+    many = [WrittenTransaction.PartitionsSchema(f"flights-{number}", [number]) for number in range(1_000)]
+    value = WrittenTransaction(transaction_partitions=many, transaction_status=TransactionStatus.ONGOING)
+    written = encoded(value, 1)
+    assert calls_of(lambda: encoded(value, 1)) < 2_000
+    assert calls_of(lambda: unpack(written)) < 4_000
