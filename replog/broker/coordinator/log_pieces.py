@@ -7,7 +7,6 @@ piece has no room for is kept for the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 from replog.broker.replicas.replica import Replica
@@ -42,6 +41,10 @@ from replog.records import (
 
 PIECE_RECORDS: Final = 500
 """Records of one piece: some milliseconds."""
+
+PIECE_BYTES: Final = 128 << 10
+"""Bytes of keys and values of one piece, unless one record has more: a member of 10,000 topics has a quarter of a megabyte in each of
+its records, which take ten milliseconds."""
 
 READ_BYTES: Final = 64 << 10
 """Bytes that are read and decoded at a time, unless one batch has more."""
@@ -132,10 +135,22 @@ class LogPieces:
 
     def _taken(self, asked: ReadLog) -> LogRead:
         """Returns the next piece of what has been decoded."""
-        piece = [] if self._first is None else [self._first, *islice(self._rest, PIECE_RECORDS - 1)]
-        self._first = next(self._rest, None)
+        piece: list[LogEntry] = []
+        left = PIECE_BYTES
+        while self._first is not None and len(piece) < PIECE_RECORDS and left > 0:
+            piece.append(self._first)
+            left -= _bytes_of(self._first)
+            self._first = next(self._rest, None)
         next_offset = self._rest_end_offset if self._first is None else self._first[0]
         return LogRead(asked.epoch, asked.offset, tuple(piece), next_offset)
+
+
+def _bytes_of(entry: LogEntry) -> int:
+    """Returns the bytes of the key and the value of a record; 0 of a marker."""
+    if isinstance(entry, LoggedMarker):
+        return 0
+    key, value = entry[1]
+    return len(key) + len(value or b"")
 
 
 def log_entries(data: bytes, start_offset: int, end_offset: int) -> tuple[Sequence[LogEntry], int]:

@@ -14,6 +14,7 @@ import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
 from replog.broker.coordinator.coordinators import ImageTopics
+from replog.broker.coordinator.log_pieces import LogPieces
 from replog.broker.coordinator.shards import PAUSE_CHECK_MS, Shards
 from replog.broker.metrics.readings import read_coordinators
 from replog.coordinator.config import ConsumersConfig, ShardConfig
@@ -36,6 +37,7 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.coordinator.offsets.state import commit_record
 from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
+from replog.coordinator.runtime.messages import LogRead
 from replog.coordinator.runtime.shard import Shard, ShardState
 from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import (
@@ -625,6 +627,27 @@ async def test_a_long_log_is_read_in_pieces(is_cold: bool, monkeypatch: pytest.M
         await written(it, *(stored(*range(start, start + 40)) for start in range(0, 200, 40)))
         await it.active()
         assert await it.offset() == {number: number for number in range(200)}
+
+
+async def test_large_records_are_few_in_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: the three records of a member of 10,000 topics were one piece, and each of them takes ten milliseconds."""
+    pieces: list[int] = []
+    take = LogPieces._taken
+
+    def taken(*asked: Any) -> LogRead:
+        piece = take(*asked)
+        pieces.append(len(piece.records))
+        return piece
+
+    async with groups() as it:
+        await it.active()
+        monkeypatch.setattr(LogPieces, "_taken", taken)
+        monkeypatch.setattr("replog.broker.coordinator.log_pieces.PIECE_BYTES", 200)
+        await written(it, stored(*range(100)))
+        await it.active()
+        assert await it.offset() == {number: number for number in range(100)}
+    size = sum(map(len, GROUP_RECORDS.encode(commit_record("g", ("t", 1), OffsetCommitValue(1)))))
+    assert max(pieces) == -(-200 // size)
 
 
 async def test_offsets_that_damage_makes_look_like_a_control_batch_are_not_passed_over(
