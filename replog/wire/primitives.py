@@ -26,6 +26,9 @@ SMALL_BYTES_MAX = 4096
 TEXT_BYTES_MAX = 2**15 - 1
 """Length of a text, in whichever version: elsewhere than in flexible ones its length has 16 bits."""
 
+SHORT_TEXT_BYTES = 127
+"""Texts below this have a length of one byte that counts, in whichever version."""
+
 ELEMENTS_MAX = 2**17
 """How many elements the arrays of one message may have together, its tagged fields counted among them."""
 
@@ -266,6 +269,18 @@ class Writer:
     def text(self, text: str | None, flexible: bool) -> None:
         """Writes a text.  Raises: ValueError: It is None, or too long."""
         self.nullable_text(_given(text), flexible)
+
+    def texts(self, texts: Iterable[str], flexible: bool) -> None:
+        """Writes many texts, as `text` would one by one; of up to 126 bytes, as nearly all are, in a fraction of the time."""
+        for text in texts:
+            encoded = text.encode()
+            size = len(encoded)
+            if size >= SHORT_TEXT_BYTES:
+                self.text(text, flexible)
+            elif flexible:
+                self._tail += b"%c%b" % (size + 1, encoded)
+            else:
+                self._tail += b"\0%c%b" % (size, encoded)
 
     def nullable_raw(self, data: bytes | bytearray | memoryview | None, flexible: bool) -> None:
         """Writes bytes, or null."""

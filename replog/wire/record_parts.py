@@ -182,6 +182,9 @@ def _array(one: _Codec, hint: Any, flexible: bool, *, is_nullable: bool) -> _Cod
         if code is not None:
             w.numbers(values or (), code)
             return
+        if hint is str:
+            w.texts(values or (), flexible)
+            return
         for value in values or ():
             one.write(w, value)
 

@@ -13,7 +13,7 @@ Every version begins so.  A member that sends something else is taken for a memb
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from struct import Struct
+from struct import Struct, pack
 from typing import Final, NamedTuple, TypeAlias
 
 from replog.errors import ReplogError
@@ -26,6 +26,7 @@ _TOPICS_AT: Final = 6
 """Where the first topic begins, behind version and number."""
 _version = Struct(">h")
 _generation = Struct(">i")
+_count = Struct(">i")
 
 NamedPartitions: TypeAlias = tuple[tuple[str, int], ...]
 """Partitions by topic name."""
@@ -77,6 +78,19 @@ def read_subscription(metadata: bytes) -> Subscription | None:
         return None
 
 
+def subscription_version(metadata: bytes) -> int | None:
+    """Returns the version in which a consumer tells, without a look at its topics; None where it is no consumer."""
+    if len(metadata) < _version.size:
+        return None
+    version: int = _version.unpack_from(metadata)[0]
+    return None if version < 0 else min(version, NEWEST_VERSION)
+
+
+def topics_count(metadata: bytes) -> int:
+    """Returns how many topics a consumer says that it names; 0 where that cannot be told."""
+    return max(_count.unpack_from(metadata, _version.size)[0], 0) if len(metadata) >= _TOPICS_AT else 0
+
+
 def read_assignment(assignment: bytes) -> GivenPartitions | None:
     """Returns what a consumer has got; None where that cannot be told.  No bytes are no partitions."""
     if not assignment:
@@ -106,15 +120,11 @@ def write_subscription(topics: Sequence[str], rack_id: str | None) -> bytes:
 
 def write_assignment(version: int, partitions: Mapping[str, Sequence[int]]) -> bytes:
     """Returns the bytes of what a consumer gets, in the version that it speaks."""
-    writer = Writer()
-    writer.fixed(_version, version)
-    writer.count(list(partitions), flexible=False)
+    told = [_version.pack(version), _count.pack(len(partitions))]
     for topic, numbers in partitions.items():
-        writer.text(topic, flexible=False)
-        writer.count(numbers, flexible=False)
-        writer.numbers(numbers, "i")
-    writer.nullable_raw(None, flexible=False)
-    return writer.joined()
+        name = topic.encode()
+        told.append(pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
+    return b"".join((*told, _count.pack(-1)))
 
 
 def _read_partitions(reader: Reader) -> NamedPartitions:
@@ -147,7 +157,7 @@ def _end_of_topics(metadata: bytes) -> int | None:
     """Returns where the topics end that a consumer reads; None where that cannot be told."""
     if len(metadata) < _TOPICS_AT:
         return None
-    (count,) = _generation.unpack_from(metadata, _version.size)
+    (count,) = _count.unpack_from(metadata, _version.size)
     size, at = len(metadata), _TOPICS_AT
     if not 0 <= count <= (size - at) // 2:
         return None

@@ -180,7 +180,7 @@ class Decisions:
             records.append(epoch_record(group_id, epoch, topics_hash))
         if epoch == target_epoch:
             return targets.get(change.member_id, {}), target_epoch
-        if self._is_large(question) and classic_of(told) is None and self._fits(group_id, question, _SHARES_TOLD_LATER):
+        if self._is_large(question) and self._fits(group_id, question, _SHARES_TOLD_LATER):
             self._decide_later(group_id, moment.now_ms if epoch != group.epoch.get() else group.pause_ends_ms)
             if target_epoch == 0:
                 target_epoch = epoch

@@ -117,11 +117,11 @@ def chosen_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, A
 
 def hash_of_topics(places: Mapping[str, Place | None]) -> int:
     """Returns a number of 64 bits that is another one once a topic that members read has come, gone or grown."""
-    digest = hashlib.sha256()
-    for name, place in places.items():
-        digest.update(name.encode() if place is None else b"%b\0%b%d" % (name.encode(), place[0].bytes, place[1]))
-        digest.update(b"\0")
-    return int.from_bytes(digest.digest()[:8], "big", signed=True)
+    told = [
+        b"%b\0" % name.encode() if place is None else b"%b\0%b%d\0" % (name.encode(), place[0].bytes, place[1])
+        for name, place in places.items()
+    ]
+    return int.from_bytes(hashlib.sha256(b"".join(told)).digest()[:8], "big", signed=True)
 
 
 def _read_by(

@@ -35,8 +35,14 @@ from replog.coordinator.classic.requests import (
     SyncGroup,
     SyncGroupResponse,
 )
-from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, Subscription, read_subscription
+from replog.coordinator.classic.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    Subscription,
+    read_subscription,
+    topics_count,
+)
 from replog.coordinator.config import ClassicConfig, ConsumersConfig
+from replog.coordinator.consumers.checks import TOPICS_MAX
 from replog.coordinator.consumers.decisions import Change
 from replog.coordinator.consumers.group import (
     ClassicMetadata,
@@ -58,6 +64,7 @@ from replog.errors import (
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
+    InvalidRequestError,
     JoinRefusal,
     MemberIdRequiredError,
     RebalanceInProgressError,
@@ -130,6 +137,7 @@ class ClassicMembers:
         protocols = distinct(request.protocols)
         self._check_room(group, request, protocols)
         _check_protocols(group, request, protocols)
+        _check_topics(protocols)
         subscription = read_subscription(protocols[0].metadata)
         if subscription is None:
             raise InconsistentGroupProtocolError(
@@ -335,6 +343,20 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroup, protocols: tuple[
             f"the member is a {request.protocol_type!r} with {[each.name for each in protocols]}; group "
             f"{request.group_id!r} has members of the consumer protocol, and no protocol of this one is supported by all "
             "others of the classic one"
+        )
+
+
+def _check_topics(protocols: tuple[Protocol, ...]) -> None:
+    """Checks that a member names no more topics than one of KIP-848 may, before they are read.
+
+    Raises:
+        InvalidRequestError: It does.
+    """
+    count = topics_count(protocols[0].metadata)
+    if count > TOPICS_MAX:
+        raise InvalidRequestError(
+            f"the member names {count} topics, and in a group of the consumer protocol may name {TOPICS_MAX}: divide them "
+            "among several groups"
         )
 
 

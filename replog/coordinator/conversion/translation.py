@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from replog.coordinator.assignors import Assignment, assignment_of
 from replog.coordinator.classic.group import ClassicMember
 from replog.coordinator.classic.requests import Protocol
-from replog.coordinator.classic.subscription import NamedPartitions, Subscription, read_subscription, write_assignment
+from replog.coordinator.classic.subscription import NamedPartitions, subscription_version, write_assignment
 from replog.coordinator.consumers.group import ClassicMetadata, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment
 from replog.coordinator.messages import ConsumerGroupMemberMetadataValue
@@ -48,18 +48,13 @@ def protocols_of(classic: ClassicMetadata) -> tuple[Protocol, ...]:
     return tuple(Protocol(each.name, each.metadata) for each in classic.supported_protocols)
 
 
-def subscription_of(classic: ClassicMetadata) -> Subscription | None:
-    """Returns what a member of the classic protocol wants, which it says alike in all protocols; None where it is no consumer."""
-    return read_subscription(classic.supported_protocols[0].metadata)
-
-
 def assignment_bytes(told: MemberMetadata, current: MemberAssignment, topics: TopicView) -> bytes | None:
     """Returns what a member of the classic protocol may read, in its own words; None where they are not known."""
     classic = classic_of(told)
-    subscription = None if classic is None else subscription_of(classic)
-    if subscription is None:
+    version = None if classic is None else subscription_version(classic.supported_protocols[0].metadata)
+    if version is None:
         return None
-    return write_assignment(subscription.version, by_name(current.assigned, told.subscribed_topic_names, topics))
+    return write_assignment(version, by_name(current.assigned, told.subscribed_topic_names, topics))
 
 
 def classic_member(

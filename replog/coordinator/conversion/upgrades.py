@@ -13,8 +13,14 @@ from typing import Final
 from replog.coordinator.assignors import Assignment, TopicPartition, assignment_of, partitions_of
 from replog.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from replog.coordinator.classic.records import group_removal
-from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
+from replog.coordinator.classic.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+    topics_count,
+)
 from replog.coordinator.config import ConversionConfig
+from replog.coordinator.consumers.checks import TOPICS_MAX
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.manager import ConsumerManager
 from replog.coordinator.consumers.member import JOINING_EPOCH, MemberAssignment, MemberState
@@ -162,6 +168,9 @@ def _told(group: ClassicGroup, member: ClassicMember) -> MemberMetadata:
     Raises:
         GroupIdNotFoundError: It has not told it as a consumer does.
     """
+    count = max(map(topics_count, (_wish(group, member), member.protocols[0].metadata)))
+    if count > TOPICS_MAX:
+        raise _refusal(group, f"member {member.member_id!r} names {count} topics, and may name {TOPICS_MAX}")
     subscription = read_subscription(_wish(group, member))
     if subscription is None or read_subscription(member.protocols[0].metadata) is None:
         raise _refusal(group, f"what member {member.member_id!r} wants is not understood")

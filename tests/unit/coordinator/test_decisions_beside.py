@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from classic_kit import syncing
 from consumer_kit import CONFIG, beat, joining, parts, pass_time, told
+from mixed_kit import coming, got
 from shard_kit import FULL, Host, Topics, group_host
 
 from replog.coordinator import records
+from replog.coordinator.classic.requests import ClassicHeartbeat
 from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.runtime.messages import Done, Tick
 from replog.coordinator.runtime.shard import TIMER_RETRY_MS
+from replog.errors import RebalanceInProgressError
 
 PARTITIONS = 6
 
@@ -151,3 +155,20 @@ def test_the_records_of_targets_are_written_beside_the_loop(host: Host, monkeypa
     assert epochs(host) == (2, 2)
     assert len(places) == 4, "keys and values of a target and of the epoch"
     assert not any(places)
+
+
+def test_a_member_of_the_classic_protocol_hears_of_its_share_of_a_large_group_when_it_joins_again(host: Host) -> None:
+    """Trap: its join decided on 9,900 topics within one step, 90 ms; one more join costs it less than that costs all."""
+    told(host, joining("a"))
+    decided(host)
+    told(host, beat("a", 1))
+    joined = host.ask(coming(session_timeout_ms=6_000))
+    assert (joined.generation, epochs(host), len(host.beside)) == (2, (3, 2), 1)
+    decided(host)
+    with pytest.raises(RebalanceInProgressError):
+        host.ask(ClassicHeartbeat("g", joined.member_id, joined.generation))
+    told(host, beat("a", 2))
+    told(host, beat("a", 2, parts(0, 1, 2)))
+    again = host.ask(coming(joined.member_id, session_timeout_ms=6_000))
+    assert again.generation == 3
+    assert len(got(host.ask(syncing(again.member_id, 3)).assignment)) == PARTITIONS / 2

@@ -38,9 +38,11 @@ from replog.coordinator.runtime.messages import AppendRefused
 from replog.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
+    GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
+    InvalidRequestError,
     InvalidSessionTimeoutError,
     JoinRefusal,
     MemberIdRequiredError,
@@ -50,6 +52,7 @@ from replog.errors import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
+from tests.work_counts import calls_of
 
 PATIENT = {"session_timeout_ms": 5 * SESSION_MS, "rebalance_timeout_ms": 5 * SESSION_MS}
 
@@ -377,3 +380,44 @@ def test_topics_that_are_gone_are_given_to_nobody() -> None:
     host.ask(beat(one, 2))
     assert synced(host, one, 2) == []
     refused(host, consuming("m", 17), FencedMemberEpochError)
+
+
+# ---- many topics ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_of_many_topics_is_told_its_share_in_few_calls() -> None:
+    """Trap: a sync read what the member had told, and wrote each topic in ten calls: 9,900 took 20 ms of the loop."""
+    names = tuple(f"flights-{number:03}" for number in range(500))
+    consumers = replace(CONFIG.consumers, session_timeout_ms=100_000)
+    classic = replace(CONFIG.classic, max_group_bytes=1_000_000)
+    host = group_host(Topics(**dict.fromkeys(names, 1)), replace(CONFIG, consumers=consumers, classic=classic))
+    host.lead()
+    host.ask(consuming(subscribed_topics=("u",)))
+    told = host.ask(coming(topics=names, session_timeout_ms=10 * SESSION_MS))
+    answers: list[bytes] = []
+    asked = syncing(told.member_id, told.generation)
+    calls = calls_of(lambda: answers.append(host.ask(asked).assignment))
+    found = read_assignment(answers[0])
+    assert found is not None
+    assert [name for name, _ in found.partitions] == list(names)
+    assert calls < 8 * len(names)
+
+
+def test_a_member_that_names_more_topics_than_one_of_kip_848_may_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a hundred thousand names were read, sorted and written in one step of the loop."""
+    monkeypatch.setattr("replog.coordinator.conversion.classic_members.TOPICS_MAX", 2)
+    monkeypatch.setattr(
+        "replog.coordinator.conversion.classic_members.read_subscription", lambda metadata: pytest.fail("it was read")
+    )
+    host = mixed_host()
+    host.ask(consuming())
+    with pytest.raises(InvalidRequestError, match="names 3 topics, and in a group of the consumer protocol may name 2"):
+        host.ask(coming(topics=("t", "u", "v")))
+
+
+def test_a_group_with_a_member_of_too_many_topics_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.coordinator.conversion.upgrades.TOPICS_MAX", 1)
+    host = mixed_host()
+    classics(host, (0, 1, 2, 3), protocols=(Protocol("range", wanting("t", "u")),))
+    with pytest.raises(GroupIdNotFoundError, match="names 2 topics, and may name 1"):
+        host.ask(consuming())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError
 from replog.wire.primitives import ELEMENTS_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
+from tests.work_counts import calls_of
 
 UUID_1 = UUID(int=1)
 flexibles = pytest.mark.parametrize("flexible", [False, True])
@@ -64,6 +65,21 @@ def test_texts_and_bytes_come_back(text: str | None, flexible: bool) -> None:
     assert found.nullable_raw(flexible) == data
     assert found.nullable_view(flexible) == data
     found.finish()
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_many_texts_are_written_as_one_by_one(flexible: bool) -> None:
+    texts = ["", "t", "ü" * 63, "t" * 126, "t" * 127, "t" * 300, "flights"]
+    one_by_one, together = Writer(), Writer()
+    for each in texts:
+        one_by_one.text(each, flexible)
+    together.texts(texts, flexible)
+    assert together.joined() == one_by_one.joined()
+    with pytest.raises(ValueError, match="longer than"):
+        together.texts(["t" * 2**15], flexible)
+    assert calls_of(lambda: together.texts(["flights"] * 1_000, flexible)) < 100, (
+        "Trap: four calls for each of 10,000 topics"
+    )
 
 
 @flexibles
