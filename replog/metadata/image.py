@@ -32,6 +32,7 @@ from replog.metadata.records import (
     TopicRecord,
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from replog.waiting.sorting import sorted_in_pieces
 
 ConfigResource: TypeAlias = tuple[ResourceType, str]
 """(type, name); the name "" is the cluster-wide default."""
@@ -192,7 +193,7 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield RegisterControllerRecord(*_controller_values(image.controllers[controller_id]))
     for broker_id in sorted(image.drained_brokers):
         yield DrainBrokerRecord(broker_id, drained=True)
-    for name in sorted(image.topics_by_name):
+    for name in sorted_in_pieces(image.topics_by_name):
         yield from _topic_records(image.topics_by_name[name])
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):

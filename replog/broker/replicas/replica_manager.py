@@ -45,6 +45,7 @@ from replog.replication.messages import (
     Tick,
 )
 from replog.rpc.node_messages import LateTransaction, LogDir, ReplicaStatus
+from replog.waiting.sorting import sorted_in_pieces
 
 NOBODY = -1
 
@@ -340,7 +341,7 @@ class ReplicaManager:
 def _by_name(statuses: Iterable[ReplicaStatus]) -> tuple[ReplicaStatus, ...]:
     """Returns statuses in the order of `replica_statuses`; of one that went offline meanwhile the last."""
     by_name = {f"{status.topic}-{status.partition_id}": status for status in statuses}
-    return tuple(by_name[name] for name in sorted(by_name))
+    return tuple(by_name[name] for name in sorted_in_pieces(by_name))
 
 
 def _require_later_epoch(replica: Replica) -> None:

@@ -26,6 +26,7 @@ from replog.rpc.node_messages import (
     ReplicaProgress,
     ReplicaStatus,
 )
+from replog.waiting.sorting import sorted_in_pieces
 from replog_checkpoints import TopicPartition
 
 
@@ -178,7 +179,7 @@ def log_sizes(directory: LogDirectory, keys: Iterable[TopicPartition]) -> dict[T
 
 def log_dir_replicas(sizes: Mapping[TopicPartition, int]) -> tuple[LogDirReplica, ...]:
     """Returns the replicas of a directory, sorted, from the bytes of each."""
-    return tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items()))
+    return tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted_in_pieces(sizes.items()))
 
 
 def _or_unknown(value: int | None) -> int:

@@ -298,8 +298,8 @@ class ReplicationControl:
         by_name: dict[str, list[ConfigRecord]] = {}
         for record in records:
             by_name.setdefault(record.resource_name, []).append(record)
-        keys = self._keys_under(set(by_name))
-        return Changes(len(keys), (self._change_under(key, by_name) for key in keys))
+        count, keys = self._keys_under(set(by_name))
+        return Changes(count, (self._change_under(key, by_name) for key in keys))
 
     def _change_under(
         self, key: PartitionKey, by_name: Mapping[str, Sequence[ConfigRecord]]
@@ -312,11 +312,13 @@ class ReplicationControl:
             change = last_known_change(*key, partition, self.rules(key).min_isr, rules.min_isr)
         return change
 
-    def _keys_under(self, names: set[str]) -> Sequence[PartitionKey]:
+    def _keys_under(self, names: set[str]) -> tuple[int, Iterable[PartitionKey]]:
+        """Returns the partitions of topics, and how many there are; of "", all, each of them when it is asked for."""
         state = self._state
         if "" in names:
-            return list(state.partitions.in_order())
-        return [key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name])]
+            return len(state.partitions), state.partitions.in_order()
+        keys = [key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name])]
+        return len(keys), keys
 
     # ---- reports ----------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ hundred thousand of them takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias, TypeVar
+from collections.abc import Collection, Iterator
+from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from replog_timeline import TimelineNestedMap
@@ -15,6 +15,11 @@ from replog_timeline import TimelineNestedMap
 PartitionKey: TypeAlias = tuple[UUID, int]
 
 V = TypeVar("V")
+
+SORTED_AT_ONCE: Final = 2_000
+"""Ids of topics that are sorted in one piece: a millisecond."""
+_REST_BITS: Final = 120
+"""The bits of an id behind its first byte."""
 
 
 class PartitionMap(TimelineNestedMap[UUID, int, V]):
@@ -56,10 +61,25 @@ class PartitionMap(TimelineNestedMap[UUID, int, V]):
         """
         maps = [each.current for each in (self, *others)]
         topic_ids = self._current if not others else set[UUID]().union(*maps)
-        for topic_id in sorted(topic_ids, key=_number):
+        for topic_id in topics_in_order(topic_ids):
             numbers = [each.get(topic_id, {}) for each in maps]
             for number in sorted(numbers[0] if not others else set[int]().union(*numbers)):
                 yield topic_id, number
+
+
+def topics_in_order(topic_ids: Collection[UUID]) -> Iterator[UUID]:
+    """Yields topics by their ids; many are sorted some at a time, as they are asked for, since ids are random.
+
+    In one piece a hundred thousand take most of a tenth of a second, before the first one is looked at.
+    """
+    if len(topic_ids) <= SORTED_AT_ONCE:
+        yield from sorted(topic_ids, key=_number)
+        return
+    by_first_byte: list[list[UUID]] = [[] for _ in range(256)]
+    for each in topic_ids:
+        by_first_byte[each.int >> _REST_BITS].append(each)
+    for some in by_first_byte:
+        yield from sorted(some, key=_number)
 
 
 def _number(topic_id: UUID) -> int:

@@ -7,7 +7,7 @@ from itertools import chain
 from operator import itemgetter
 from uuid import UUID
 
-from replog.controller.state.partition_map import PartitionKey, PartitionMap
+from replog.controller.state.partition_map import PartitionKey, PartitionMap, topics_in_order
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
@@ -27,7 +27,7 @@ def in_order(keys: Iterable[PartitionKey]) -> list[PartitionKey]:
     by_topic: dict[UUID, list[PartitionKey]] = {}
     for key in keys:
         by_topic.setdefault(key[0], []).append(key)
-    return [key for topic_id in sorted(by_topic, key=_number) for key in sorted(by_topic[topic_id], key=itemgetter(1))]
+    return [key for topic_id in topics_in_order(by_topic) for key in sorted(by_topic[topic_id], key=itemgetter(1))]
 
 
 class ReplicationState:
@@ -67,7 +67,7 @@ class ReplicationState:
         """
         wanted = frozenset(broker_ids)
         topic_ids = set[UUID]().union(*(self._hosted.current.get(each, ()) for each in broker_ids))
-        for topic_id in sorted(topic_ids, key=_number):
+        for topic_id in topics_in_order(topic_ids):
             partitions = self.partitions.current[topic_id]
             for number in range(len(partitions)):
                 if not wanted.isdisjoint(partitions[number].replicas):
@@ -217,10 +217,6 @@ class ReplicationState:
                 self._hosted.put(broker_id, topic_id, count)
             else:
                 self._hosted.discard(broker_id, topic_id)
-
-
-def _number(topic_id: UUID) -> int:
-    return topic_id.int
 
 
 def _is_leaderless(partition: PartitionRegistration | None) -> bool:

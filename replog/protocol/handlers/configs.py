@@ -33,6 +33,7 @@ from replog.protocol.handlers.known_configs import KnownConfig, source_number
 from replog.protocol.handlers.metadata import reachable
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, in_steps, require_few
 from replog.protocol.handlers.unkept_configs import THROTTLED_REPLICAS, is_so
+from replog.waiting.sorting import sorted_in_pieces
 from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.incremental_alter_configs import (
@@ -291,7 +292,7 @@ async def list_config_resources(
 
 
 def _topics(names: Iterable[str]) -> list[ListConfigResourcesResponse.ConfigResource]:
-    return _resources(ResourceType.TOPIC, sorted(names))
+    return _resources(ResourceType.TOPIC, sorted_in_pieces(names))
 
 
 def refuse_list_config_resources(_request: ListConfigResourcesRequest, failure: Failure) -> ListConfigResourcesResponse:

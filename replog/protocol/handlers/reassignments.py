@@ -15,6 +15,7 @@ from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.image import TopicImage
 from replog.metadata.records import ElectionType
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
+from replog.waiting.sorting import sorted_in_pieces
 from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -136,7 +137,7 @@ async def list_moving(
 def _moving_topics(topics: Mapping[str, TopicImage], request: ListPartitionReassignmentsRequest) -> list[MovingTopic]:
     asked: Mapping[str, Iterable[int] | None]
     if request.topics is None:
-        asked = dict.fromkeys(sorted(topics))
+        asked = dict.fromkeys(sorted_in_pieces(topics))
     else:
         asked = {topic.name: topic.partition_indexes for topic in request.topics}
     found = ((name, _moving(topics[name], numbers)) for name, numbers in asked.items() if name in topics)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from controller_kit import REFUSAL, Refusing, alterable, refusing
@@ -23,6 +25,8 @@ from replog.controller.requests import (
     OfflineReplica,
     RegisterBrokerResponse,
 )
+from replog.controller.state import partition_map
+from replog.controller.state.partition_map import PartitionMap
 from replog.errors import NotControllerError, ReplogError
 from replog.metadata.records import (
     AbortTransactionRecord,
@@ -32,6 +36,7 @@ from replog.metadata.records import (
     RemoveTopicRecord,
     ResourceType,
 )
+from replog_timeline import SnapshotRegistry
 from tests.work_counts import calls_of
 
 
@@ -316,3 +321,44 @@ def test_partitions_without_a_leader_are_looked_through_some_in_a_step(monkeypat
     quorum.heartbeat(2)
     assert max(made) <= 11, "and one more, to know whether there are any"
     assert quorum.end_offset == end_offset + 3, "it is back, and leads nothing: a transaction of one record"
+
+
+# ---- in order ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_great_many_topics_are_sorted_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: the ids of 100,000 topics were sorted in one step before the first change was made, most of a tenth of a second."""
+    looked: list[UUID] = []
+    monkeypatch.setattr(partition_map, "_number", lambda each: (looked.append(each), each.int)[1])
+    partitions, rng = PartitionMap[None](SnapshotRegistry()), random.Random(1)
+    for _ in range(5_000):
+        partitions.put(UUID(int=rng.getrandbits(128)), 0, None)
+    found = partitions.in_order()
+    first = next(found)
+    assert len(looked) < 100
+    assert [first, *found] == sorted(partitions)
+    assert len(looked) == 5_000
+
+
+def test_the_partitions_under_what_holds_for_all_are_named_when_they_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quorum = three_with_many()
+    named: list[int] = []
+    in_order, step = PartitionMap.in_order, quorum.leader.step
+
+    def noted(*maps: Any) -> Iterator[Any]:
+        for key in in_order(*maps):
+            named[-1] += 1
+            yield key
+
+    def stepped(message: Any, now_ms: int) -> Any:
+        named.append(0)
+        return step(message, now_ms)
+
+    monkeypatch.setattr(PartitionMap, "in_order", noted)
+    monkeypatch.setattr(quorum.leader, "step", stepped)
+    everywhere = AlterConfigsResource(ResourceType.BROKER, "", (alterable("min.insync.replicas", "2"),))
+    quorum.ask(AlterConfigs((everywhere,)))
+    assert sum(named) >= 45
+    assert max(named) <= 20
