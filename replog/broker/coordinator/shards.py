@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -39,6 +39,9 @@ OPEN_REQUESTS_MAX: Final = 50_000
 nobody waits for news, which members can do without."""
 
 
+POSTPONED_MS_MAX: Final = 1_000
+"""How long a request waits for an image that may make this broker the coordinator: one of 10,000 new partitions takes many seconds."""
+
 PAUSE_CHECK_MS: Final = 500
 """How often a broker that may not serve looks whether it may again."""
 
@@ -51,6 +54,14 @@ class LeadershipWatcher(Protocol):
 
     def ended(self, key: ReplicaKey) -> None:
         """Notes that this broker leads a partition no more."""
+
+
+class _Asked(NamedTuple):
+    """A request, the partition whose shard it is for, and how long it waits where there is none yet."""
+
+    key: ReplicaKey
+    submit: Submit
+    until_ms: int
 
 
 class Shards:
@@ -85,8 +96,8 @@ class Shards:
         self._wait_for_image = wait_for_image
         self._hosts: dict[ReplicaKey, ShardHost] = {}
         self._deadlines = Deadlines[ReplicaKey]()
-        self._queue: list[tuple[ReplicaKey, Submit]] = []
-        self._postponed: dict[ReplicaKey, list[Submit]] = {}  # until an image has gone on
+        self._queue: list[_Asked] = []
+        self._postponed: dict[ReplicaKey, list[_Asked]] = {}  # until an image has gone on
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._next_request_id = 0
         self._is_paused = False
@@ -161,7 +172,7 @@ class Shards:
         return self._next_request_id
 
     def _take_up(self, key: ReplicaKey, submit: Submit) -> None:
-        self._queue.append((key, submit))
+        self._queue.append(_Asked(key, submit, self._stepper.clock.now_ms() + POSTPONED_MS_MAX))
         if len(self._queue) == 1:
             self._stepper.driver.submit(self._run_queued)
 
@@ -170,20 +181,21 @@ class Shards:
         queue, self._queue = self._queue, []
         self._hand_over(queue)
 
-    def _hand_over(self, queue: Sequence[tuple[ReplicaKey, Submit]]) -> None:
+    def _hand_over(self, queue: Sequence[_Asked]) -> None:
         """Hands requests over in their order: what comes after one that waits for an image waits behind it."""
         reason = self._refused_because()
         asked: dict[ShardHost, None] = {}
-        for key, submit in queue:
+        for each in queue:
+            key, submit, _ = each
             if reason is not None:
                 self._answer(submit.request_id, CoordinatorNotAvailableError(reason))
             elif (postponed := self._postponed.get(key)) is not None:
-                postponed.append(submit)
+                postponed.append(each)
             elif (host := self._hosts.get(key)) is not None:
                 host.tell(submit)
                 asked[host] = None
             elif self._wait_for_image(partial(self._image_went_on, key)):
-                self._postponed[key] = [submit]
+                self._postponed[key] = [each]
             else:
                 self._answer(submit.request_id, NotCoordinatorError(self._why_not(key)))
         for host in asked:
@@ -204,8 +216,17 @@ class Shards:
         return reason
 
     def _image_went_on(self, key: ReplicaKey) -> None:
-        """Hands over what has waited, in front of what is in the queue by now."""
-        self._hand_over([(key, submit) for submit in self._postponed.pop(key, ())])
+        """Hands over what has waited, in front of what is in the queue by now; refuses what has waited for long."""
+        waiting, now_ms = self._postponed.pop(key, []), self._stepper.clock.now_ms()
+        since_ms = 0 if key in self._hosts else now_ms + 1
+        for each in waiting:
+            if each.until_ms >= since_ms:
+                continue
+            error = CoordinatorLoadInProgressError(
+                f"broker {self._stepper.config.node_id} opens other replicas first; ask again a little later"
+            )
+            self._answer(each.submit.request_id, error)
+        self._hand_over([each for each in waiting if each.until_ms >= since_ms])
 
     def _why_not(self, key: ReplicaKey) -> str:
         unusable = self._stepper.unusable(key)

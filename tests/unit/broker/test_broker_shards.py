@@ -506,6 +506,21 @@ async def test_a_request_waits_for_the_log_that_is_being_created() -> None:
         await waiting
 
 
+async def test_a_request_does_not_wait_for_ten_thousand_other_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a commit had no answer for more than 30 s while the replicas of another client's new topics were opened."""
+    monkeypatch.setattr("replog.broker.coordinator.shards.POSTPONED_MS_MAX", 0)
+    async with rig() as it:
+        found, later = Groups(it), []
+        it.wait_for_image = lambda run: later.append(run) is None
+        waiting = found.ask(commit(7))
+        await wait_until(lambda: later)
+        later.pop()()
+        with pytest.raises(CoordinatorLoadInProgressError, match="opens other replicas first"):
+            await waiting
+        assert later == []
+        await found.shards.stop()
+
+
 async def test_what_waits_for_an_image_is_not_overtaken() -> None:
     """A commit that is carried out after a later one of the same connection would take the group back."""
     async with rig() as it:
