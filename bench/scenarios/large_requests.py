@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -18,10 +20,13 @@ from uuid import UUID
 import msgspec
 import psutil
 
+from bench.held_broker import HOLD_BYTES, HoldFile
 from bench.meter import Meter
 from bench.model import Measured, Metric, NotOfferedError, Params, Scenario, WrongResultError
 from bench.scenarios.idle_connections import OneNode
+from bench.systems.replog_brokers import ReplogBrokers
 from replog.client import Admin
+from replog.cluster import LocalCluster, NodeSpec
 from replog.protocol.private import PrivateApi
 from replog.protocol.served import SERVED, Served
 from replog.records import encode_batch
@@ -47,18 +52,47 @@ NOT_SENT = frozenset({"add_raft_voter", "remove_raft_voter", "unregister_broker"
 """What would take the node apart if it were done."""
 
 WAIT_MAX_MS = Metric("innocent_wait_max_ms", "ms")
+HOLD_MAX_MS = Metric("loop_hold_max_ms", "ms")
 CPU_MAX_MS = Metric("broker_cpu_max_ms", "ms")
 ANSWERED_MAX_MS = Metric("answered_max_ms", "ms")
 REQUEST_KIB = Metric("request_max_kib", "KiB")
 ANSWER_KIB = Metric("answer_max_kib", "KiB")
 
 
-class LargeRequestsScenario(Scenario[OneNode]):
+HOLD_FILE = "longest-hold"
+
+
+class HeldCluster(LocalCluster):
+    """Brokers that run under `bench.held_broker`."""
+
+    def _spawn(self, spec: NodeSpec, *, accept_empty: bool) -> subprocess.Popen[bytes]:
+        hold_file = spec.directory / HOLD_FILE
+        hold_file.write_bytes(bytes(HOLD_BYTES))
+        command = [sys.executable, "-m", "bench.held_broker", str(hold_file), "--config", str(spec.config_file)]
+        command += ["--parent-pid", str(os.getpid()), *(["--accept-empty"] if accept_empty else [])]
+        with spec.log_file.open("ab") as output:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+
+class HeldNode(OneNode):
+    """One broker of ours that notes how long its loop is held."""
+
+    def __init__(self) -> None:
+        self._brokers = ReplogBrokers(HeldCluster, nodes_count=1)
+
+    def holds(self) -> HoldFile:
+        """Returns the longest hold of its loop."""
+        (spec,) = self._brokers.cluster.nodes.values()
+        return HoldFile(spec.directory / HOLD_FILE)
+
+
+class LargeRequestsScenario(Scenario[HeldNode]):
     """Fills every list of a request with ten thousand names, in several shapes; a small client goes on beside it every 2 ms.
 
     Names are new, known, or one that is known again and again; lists within lists are wide or deep.  Of the shapes the worst counts:
     `innocent_wait_max_ms` is the longest that one of the small client's requests has taken (an append with `acks` `all`, the metadata
-    of one topic, a commit of one offset, in turn), `broker_cpu_max_ms` what one request has cost beside those, `answered_max_ms` how long its own sender has waited.  A broker may refuse, and may end the connection.
+    of one topic, a commit of one offset, in turn), `loop_hold_max_ms` the processor time of the longest step of the broker's loop, which a
+    busy machine changes little, `broker_cpu_max_ms` what one request has cost beside those, `answered_max_ms` how long its own sender has waited.  A broker may refuse, and may end the connection.
 
     Args:
         apis: The names of the APIs; by default all that are served, but those that take a node apart.
@@ -70,35 +104,38 @@ class LargeRequestsScenario(Scenario[OneNode]):
     question = "How long does a client that asks for little wait beside the largest requests of each API?"
 
     def __init__(
-        self, apis: Sequence[str] | None = None, topics: int = TOPICS, systems: Sequence[OneNode] | None = None
+        self, apis: Sequence[str] | None = None, topics: int = TOPICS, systems: Sequence[HeldNode] | None = None
     ) -> None:
         self._topics = topics
         served = [each.name for each in SERVED if not isinstance(each.load().request, PrivateApi)]
         self._apis = [name for name in served if _module(name) not in NOT_SENT] if apis is None else list(apis)
-        self._systems = [OneNode()] if systems is None else systems
+        self._systems = [HeldNode()] if systems is None else systems
 
-    def systems(self) -> Sequence[OneNode]:
+    def systems(self) -> Sequence[HeldNode]:
         return self._systems
 
     def cases(self) -> Sequence[Params]:
         return [{"api": name} for name in self._apis]
 
-    def warm_up(self, system: OneNode, params: Params, meter: Meter) -> None:  # noqa: ARG002 -- as of the base
+    def warm_up(self, system: HeldNode, params: Params, meter: Meter) -> None:  # noqa: ARG002 -- as of the base
         asyncio.run(_prepare(system.bootstrap_servers, self._topics))
 
-    def measure(self, system: OneNode, params: Params, meter: Meter) -> Measured:  # noqa: ARG002 -- our own processor time does not count
+    def measure(self, system: HeldNode, params: Params, meter: Meter) -> Measured:  # noqa: ARG002 -- our own processor time does not count
         api = next(each for each in SERVED if each.name == params["api"])
         (process_id,) = system.process_ids()
         broker = psutil.Process(process_id)
-        worst = dict.fromkeys((WAIT_MAX_MS, CPU_MAX_MS, ANSWERED_MAX_MS, REQUEST_KIB, ANSWER_KIB), 0.0)
+        worst = dict.fromkeys((WAIT_MAX_MS, HOLD_MAX_MS, CPU_MAX_MS, ANSWERED_MAX_MS, REQUEST_KIB, ANSWER_KIB), 0.0)
         shapes = [shape for shape in _shapes(api) if shape]
         if not shapes:
             raise NotOfferedError(f"{api.name} has no lists")
+        holds = system.holds()
         with _Innocent(system.bootstrap_servers) as innocent:
             idle = innocent.cpu_of(broker, lambda: time.sleep(0.5))
             for data in shapes:
                 for _ in range(REQUESTS):
+                    holds.longest_s = 0.0
                     found = _asked(system.bootstrap_servers, data, broker, innocent, idle)
+                    found[HOLD_MAX_MS] = holds.longest_s * 1e3
                     worst = {metric: max(value, found[metric]) for metric, value in worst.items()}
         return worst
 
@@ -129,15 +166,23 @@ class _Filler:
         self._names = names
         self._counts = (wide, deep)
         self._next = 0
+        self._known_hints: dict[
+            type[Any], dict[str, Any]
+        ] = {}  # to find them takes longer than to fill one of 10,000 elements
 
     def request(self, kind: type[Any]) -> Any:
         """Returns a request of which every list is full."""
         return self._filled(kind, 0)
 
     def _filled(self, kind: type[Any], depth: int) -> Any:
-        hints = typing.get_type_hints(kind, self._namespace)
-        fields = {each.name for each in msgspec.structs.fields(kind)}
-        return kind(**{name: self._value(name, hints[name], depth) for name in fields})
+        hints = self._hints(kind)
+        return kind(**{name: self._value(name, hint, depth) for name, hint in hints.items()})
+
+    def _hints(self, kind: type[Any]) -> dict[str, Any]:
+        if kind not in self._known_hints:
+            found = typing.get_type_hints(kind, self._namespace)
+            self._known_hints[kind] = {each.name: found[each.name] for each in msgspec.structs.fields(kind)}
+        return self._known_hints[kind]
 
     def _value(self, name: str, hint: Any, depth: int) -> Any:
         options = [each for each in typing.get_args(hint) if each is not type(None)]
@@ -274,7 +319,7 @@ class _Innocent:
         self.worst_s = 0.0
         self._address = address
         self._ends = threading.Event()
-        self._has_ended = False
+        self._trouble = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
@@ -284,8 +329,8 @@ class _Innocent:
     def __exit__(self, *_: object) -> None:
         self._ends.set()
         self._thread.join()
-        if self._has_ended:
-            raise WrongResultError("the broker has ended the connection of the small client")
+        if self._trouble:
+            raise WrongResultError(f"the small client cannot go on: {self._trouble}")
 
     def cpu_of(self, broker: psutil.Process, work: Callable[[], None]) -> float:
         """Returns the seconds of processor time that a broker uses while something is done."""
@@ -301,12 +346,12 @@ class _Innocent:
                 while not self._ends.wait(0.002):
                     begun_s = time.perf_counter()
                     connection.sendall(next(requests))
-                    self._has_ended = not _answer_bytes(connection)
-                    if self._has_ended:
+                    if not _answer_bytes(connection):
+                        self._trouble = "the broker has ended its connection"
                         return
                     self.worst_s = max(self.worst_s, time.perf_counter() - begun_s)
-        except OSError:
-            self._has_ended = True
+        except OSError as error:
+            self._trouble = f"{type(error).__name__}: {error}"
 
 
 def _small_requests() -> list[bytes]:

@@ -108,7 +108,14 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     ),
     "large-requests": (
         lambda: LargeRequestsScenario(["DescribeTopicPartitions"], topics=1),
-        {"innocent_wait_max_ms", "broker_cpu_max_ms", "answered_max_ms", "request_max_kib", "answer_max_kib"},
+        {
+            "innocent_wait_max_ms",
+            "loop_hold_max_ms",
+            "broker_cpu_max_ms",
+            "answered_max_ms",
+            "request_max_kib",
+            "answer_max_kib",
+        },
     ),
     "groups": (
         lambda: GroupsScenario(
