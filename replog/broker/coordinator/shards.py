@@ -39,7 +39,7 @@ OPEN_REQUESTS_MAX: Final = 50_000
 nobody waits for news, which members can do without."""
 
 
-POSTPONED_MS_MAX: Final = 1_000
+POSTPONED_MS_MAX: Final = 500
 """How long a request waits for an image that may make this broker the coordinator: one of 10,000 new partitions takes many seconds."""
 
 PAUSE_CHECK_MS: Final = 500

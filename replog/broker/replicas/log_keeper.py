@@ -96,13 +96,23 @@ class LogKeeper:
     async def checkpoint_high_watermarks(self) -> None:
         seen: list[tuple[Replica, int]] = []
         for some in self._some_together():
-            await self._stepper.driver.call(partial(_note_high_watermarks, some, seen))
+            await self._stepper.driver.call(partial(self._note_moved, some, seen))
         await self._write(lambda: self._logs.prepare_high_watermarks(self._still_ours(seen)))
 
     def _still_ours(self, seen: Iterable[tuple[Replica, int]]) -> dict[tuple[str, int], int]:
         """Returns (topic, partition) -> high watermark, without replicas that are gone: another one may have taken the name."""
-        ours = set(map(id, self._stepper.replicas.values()))
-        return {(replica.topic, replica.partition_id): mark for replica, mark in seen if id(replica) in ours}
+        ours = self._stepper.replicas
+        return {
+            (replica.topic, replica.partition_id): mark for replica, mark in seen if ours.get(replica.key) is replica
+        }
+
+    def _note_moved(self, replicas: Iterable[Replica], seen: list[tuple[Replica, int]]) -> None:
+        """Notes the high watermarks that are not those of the checkpoint: in most replicas nothing happens."""
+        for replica in replicas:
+            place, mark = (replica.topic, replica.partition_id), replica.high_watermark
+            home = self._logs.home_of(*place)
+            if home is None or home.high_watermarks.get(place) != mark:
+                seen.append((replica, mark))
 
     async def checkpoint_recovery_points(self) -> None:
         await self._write(self._logs.prepare_recovery_points)
@@ -230,10 +240,6 @@ class LogKeeper:
 def known_high_watermarks(replicas: Iterable[Replica]) -> dict[tuple[str, int], int]:
     """Returns (topic, partition) -> high watermark, for the checkpoint."""
     return {(replica.topic, replica.partition_id): replica.high_watermark for replica in replicas}
-
-
-def _note_high_watermarks(replicas: Iterable[Replica], seen: list[tuple[Replica, int]]) -> None:
-    seen += [(replica, replica.high_watermark) for replica in replicas]
 
 
 async def _every(interval_ms: int, run: Callable[[], Awaitable[None]]) -> None:

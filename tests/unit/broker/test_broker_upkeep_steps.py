@@ -85,3 +85,25 @@ async def test_a_replica_that_is_replaced_meanwhile_leaves_no_high_watermark(mon
         monkeypatch.setattr(it.stepper.driver, "call", replaced_after)
         await upkeep.checkpoint_high_watermarks()
         assert it.fs.image()[f"{DIRECTORY}/replication-offset-checkpoint"] == b"0\n1\nother 0 0\n"
+
+
+async def test_only_high_watermarks_that_have_moved_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: those of 100,000 replicas were merged in one step every few seconds, a tenth of a second, though none had moved."""
+    named: list[int] = []
+    async with rig() as it:
+        await it.apply(registered(1), *topic((1,)), *topic((1,), name="other", topic_id=OTHER))
+        prepare = it.directory.prepare_high_watermarks
+
+        def noted(marks: Any) -> Any:
+            named.append(len(marks))
+            return prepare(marks)
+
+        monkeypatch.setattr(it.directory, "prepare_high_watermarks", noted)
+        upkeep = LogKeeper(it.config, it.directory, it.stepper, it.manager.retry_roles, it.executor, it.failures.append)
+        await upkeep.checkpoint_high_watermarks()
+        await it.committed(4)
+        await wait_until(lambda: it.replica.high_watermark == 4)
+        for _ in range(2):
+            await upkeep.checkpoint_high_watermarks()
+        assert named == [2, 1, 0]
+        assert b"flights 0 4\n" in it.fs.image()[f"{DIRECTORY}/replication-offset-checkpoint"]
