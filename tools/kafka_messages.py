@@ -37,9 +37,7 @@ APIS = (
     "WriteTxnMarkers",
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("DescribeTransactions", "ListTransactions"),
-    *("DescribeAcls", "CreateAcls", "DeleteAcls"),
-    *("SaslHandshake", "SaslAuthenticate"),
-    *("DescribeClientQuotas", "AlterClientQuotas"),
+    *("SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

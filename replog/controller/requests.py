@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from replog.access.entries import AclEntry, AclFilter
+from replog.access.credentials import ScramCredential, ScramMechanism
 from replog.errors import ErrorCode
 from replog.metadata.records import (
     BrokerEndpoint,
@@ -390,6 +390,32 @@ class AllocateProducerIdsResponse(Struct, frozen=True):
     count: int
 
 
+class AlterableScramCredential(Struct, frozen=True):
+    """`credential`: what is kept of the user's password from now on; None removes what is."""
+
+    name: str
+    mechanism: ScramMechanism
+    credential: ScramCredential | None = None
+
+
+class AlterUserScramCredentials(Asks["AlterUserScramCredentialsResponse"], frozen=True):
+    """Gives users credentials, and takes them away (KIP-554): all of one user's or none."""
+
+    credentials: tuple[AlterableScramCredential, ...]
+
+
+class UserResult(Struct, frozen=True):
+    name: str
+    error: ErrorCode
+    message: str = ""
+
+
+class AlterUserScramCredentialsResponse(Struct, frozen=True):
+    """One result for each user, in the order in which they were named first."""
+
+    users: tuple[UserResult, ...]
+
+
 class ReplicaEnd(Struct, frozen=True):
     """How far a replica's log reaches: the epoch of its last batch (-1 for an empty log) and its end offset."""
 
@@ -428,8 +454,7 @@ ControllerRequest: TypeAlias = (
     | UpdateFeatures
     | AlterClientQuotas
     | RegisterController
-    | CreateAcls
-    | DeleteAcls
+    | AlterUserScramCredentials
 )
 ControllerResponse: TypeAlias = (
     RegisterBrokerResponse
@@ -448,8 +473,7 @@ ControllerResponse: TypeAlias = (
     | UpdateFeaturesResponse
     | AlterClientQuotasResponse
     | RegisterControllerResponse
-    | CreateAclsResponse
-    | DeleteAclsResponse
+    | AlterUserScramCredentialsResponse
 )
 
 

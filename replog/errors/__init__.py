@@ -396,6 +396,24 @@ class VoterNotFoundError(InvalidRequestError):
     code = ErrorCode.VOTER_NOT_FOUND
 
 
+class ResourceNotFoundError(InvalidRequestError):
+    """There is no such thing: no credential of a user, for example."""
+
+    code = ErrorCode.RESOURCE_NOT_FOUND
+
+
+class DuplicateResourceError(InvalidRequestError):
+    """A request names one thing twice."""
+
+    code = ErrorCode.DUPLICATE_RESOURCE
+
+
+class UnacceptableCredentialError(InvalidRequestError):
+    """No user may have such a name or such a credential."""
+
+    code = ErrorCode.UNACCEPTABLE_CREDENTIAL
+
+
 class AuthenticationError(ReplogError):
     """One side does not believe the other who it is; the same settings never succeed, so that nothing is tried again."""
 

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from replog.access.entries import AclEntry
+from replog.access.credentials import ScramCredential
 from replog.errors import InvariantViolationError
-from replog.metadata.image import ConfigResource, MetadataImage, TopicImage
+from replog.metadata.image import ConfigResource, MetadataImage, ScramUser, TopicImage
 from replog.metadata.persistent_map import PersistentMap, difference, patched
 from replog.metadata.quotas import QuotaEntity
 from replog.metadata.records import (
@@ -37,9 +37,11 @@ from replog.metadata.records import (
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     ResourceType,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 
@@ -114,8 +116,8 @@ class MetadataDelta:
         """Topics of the image that were deleted."""
         self.changed_configs: dict[ConfigResource, dict[str, str]] = {}
         """All values of every resource whose configuration changed."""
-        self.changed_quotas: dict[QuotaEntity, dict[str, float]] = {}
-        """All quotas of every entity of which one changed."""
+        self.changed_users: dict[ScramUser, ScramCredential | None] = {}
+        """What is kept of the passwords that changed; None: nothing any more."""
         self.changed_features: dict[str, int | None] = {}
         """Level of every feature that changed; None: no longer known, which only a snapshot can say."""
         self.changed_controllers: dict[int, ControllerRegistration | None] = {}
@@ -141,7 +143,7 @@ class MetadataDelta:
         delta.changed_brokers = difference(before.brokers, after.brokers)
         delta.changed_controllers = difference(before.controllers, after.controllers)
         delta.changed_features = difference(before.features, after.features)
-        delta.changed_acls = difference(before.acls, after.acls)
+        delta.changed_users = difference(before.scram_credentials, after.scram_credentials)
         delta.changed_configs = {
             resource: dict(values or {}) for resource, values in difference(before.configs, after.configs).items()
         }
@@ -191,8 +193,10 @@ class MetadataDelta:
                 self._replay_topics(record)
             case ConfigRecord():
                 self._replay_config(record)
-            case ClientQuotaRecord():
-                self._replay_quota(record)
+            case UserScramCredentialRecord():
+                self.changed_users[record.name, record.mechanism] = record.credential
+            case RemoveUserScramCredentialRecord():
+                self.changed_users[record.name, record.mechanism] = None
             case ProducerIdsRecord():
                 self._replay_producer_ids(record)
             case FeatureLevelRecord():
@@ -382,9 +386,7 @@ class MetadataDelta:
             configs=patched(
                 self.image.configs, {resource: values or None for resource, values in self.changed_configs.items()}
             ),
-            quotas=patched(
-                self.image.quotas, {entity: values or None for entity, values in self.changed_quotas.items()}
-            ),
+            scram_credentials=patched(self.image.scram_credentials, self.changed_users),
             features=patched(self.image.features, self.changed_features),
             controllers=patched(self.image.controllers, self.changed_controllers),
             drained_brokers=self.drained_brokers,

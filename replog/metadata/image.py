@@ -8,13 +8,13 @@ A broker holds one image and swaps it for the next, so a reader never sees half 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct, field
 
-from replog.access.entries import AclEntry
+from replog.access.credentials import ScramCredential, ScramMechanism
 from replog.errors import InvariantViolationError
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
 from replog.metadata.quotas import QuotaEntity, described
@@ -30,12 +30,16 @@ from replog.metadata.records import (
     RegisterControllerRecord,
     ResourceType,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from replog.waiting.sorting import sorted_in_pieces
 
 ConfigResource: TypeAlias = tuple[ResourceType, str]
 """(type, name); the name "" is the cluster-wide default."""
+
+ScramUser: TypeAlias = tuple[str, ScramMechanism]
+"""The name of a user, and one of the mechanisms for which something is kept of its password."""
 
 CLUSTER_DEFAULTS: ConfigResource = (ResourceType.BROKER, "")
 
@@ -72,7 +76,7 @@ def _no_configs() -> Mapping[ConfigResource, Mapping[str, str]]:
     return {}
 
 
-def _no_quotas() -> Mapping[QuotaEntity, Mapping[str, float]]:
+def _no_users() -> Mapping[ScramUser, ScramCredential]:
     return {}
 
 
@@ -94,6 +98,7 @@ class MetadataImage(Struct, frozen=True):
         quotas: The quotas of clients by entity and key (`replog.metadata.quotas`).
         next_producer_id: The first producer id that has not been handed out as part of a block.
         drained_brokers: The brokers that an operator wants empty.
+        scram_credentials: What is kept of the passwords of users.
         open_transaction: The records since a BeginTransactionRecord that has no end yet, None outside of a transaction.
             They count for nothing until the end; an image with some is not one to make a snapshot of.
         awaiting_reports: The partitions with `PartitionRegistration.awaits_reports`, by (topic id, partition): follows
@@ -108,6 +113,7 @@ class MetadataImage(Struct, frozen=True):
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_no_configs)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_no_quotas)
     features: Mapping[str, int] = field(default_factory=_no_features)
+    scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=_no_users)
     controllers: Mapping[int, ControllerRegistration] = field(default_factory=_no_controllers)
     drained_brokers: frozenset[int] = frozenset()
     acls: Mapping[UUID, AclEntry] = field(default_factory=_no_acls)
@@ -173,7 +179,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Returns the records that make `image` of an empty one, in order, lazily: the image never changes.
 
     Order, Kafka's: features first, so that a reader knows how to take what follows; then brokers, controllers and what
-    operators want of them; each topic with its partitions behind it; configurations; access control lists; producer ids.  Within a kind by name or
+    operators want of them; each topic with its partitions behind it; configurations; users; producer ids.  Within a kind by name or
     number, so that equal images give equal records on every node.
 
     Raises:
@@ -198,9 +204,8 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield ConfigRecord(resource_type, resource_name, name, value)
-    for entity, limits in sorted(image.quotas.items(), key=lambda each: described(each[0])):
-        for key, limit in sorted(limits.items()):
-            yield ClientQuotaRecord(entity, key, limit)
+    for (name, mechanism), kept in sorted(image.scram_credentials.items(), key=itemgetter(0)):
+        yield UserScramCredentialRecord(name, mechanism, kept.salt, kept.stored_key, kept.server_key, kept.iterations)
     if image.next_producer_id:
         yield ProducerIdsRecord(NO_BROKER, NO_BROKER, image.next_producer_id)
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from replog.access.entries import AclEntry
+from replog.access.credentials import ScramCredential, ScramMechanism
 
 NO_LEADER = -1
 
@@ -55,6 +55,16 @@ class SecurityProtocol(IntEnum):
     SSL = 1
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether what is said there is encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def is_sasl(self) -> bool:
+        """Whether clients log in there."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
 class BrokerEndpoint(Struct, frozen=True, gc=False):
@@ -195,19 +205,29 @@ class FeatureLevelRecord(Struct, frozen=True, gc=False):
     level: int
 
 
-class QuotaEntityPart(Struct, frozen=True, gc=False):
-    """One kind of what a quota is of, and its name; None: the default of all that have none of their own."""
+class UserScramCredentialRecord(Struct, frozen=True, gc=False):
+    """What the cluster keeps of the password of a user, for one mechanism; it replaces the one before (KIP-554)."""
 
-    kind: str
-    name: str | None
+    name: str
+    mechanism: ScramMechanism
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    @property
+    def credential(self) -> ScramCredential:
+        """The credential without its place."""
+        return ScramCredential(self.salt, self.stored_key, self.server_key, self.iterations)
+
+    def __repr__(self) -> str:
+        """Shows no bytes: by them passwords can be tried."""
+        return f"UserScramCredentialRecord(name={self.name!r}, mechanism={self.mechanism!r}, {self.credential!r})"
 
 
-class ClientQuotaRecord(Struct, frozen=True, gc=False):
-    """A quota of an entity; `value` None removes it."""
-
-    entity: tuple[QuotaEntityPart, ...]
-    key: str
-    value: float | None
+class RemoveUserScramCredentialRecord(Struct, frozen=True, gc=False):
+    name: str
+    mechanism: ScramMechanism
 
 
 class NoOpRecord(Struct, frozen=True, gc=False):
@@ -247,7 +267,8 @@ MetadataRecord: TypeAlias = (
     | ConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
-    | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
     | NoOpRecord
     | BeginTransactionRecord
     | EndTransactionRecord
@@ -287,6 +308,8 @@ def _bytes_of(value: object) -> int:
         return _NUMBER_BYTES
     if isinstance(value, str):
         return _NUMBER_BYTES + (len(value) if value.isascii() else _UTF8_BYTES_MAX * len(value))
+    if isinstance(value, bytes):
+        return _NUMBER_BYTES + len(value)
     if isinstance(value, UUID):
         return _ID_BYTES
     if isinstance(value, tuple):

@@ -39,7 +39,8 @@ _KINDS: dict[str, type] = {
     "begin_transaction": records.BeginTransactionRecord,
     "end_transaction": records.EndTransactionRecord,
     "abort_transaction": records.AbortTransactionRecord,
-    "client_quota": records.ClientQuotaRecord,
+    "user_scram_credential": records.UserScramCredentialRecord,
+    "remove_user_scram_credential": records.RemoveUserScramCredentialRecord,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 

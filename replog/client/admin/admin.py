@@ -14,6 +14,7 @@ from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
 from replog.client.admin.quotas import QuotaOperations
 from replog.client.admin.transactions import TransactionOperations
+from replog.client.admin.users import UserOperations
 from replog.client.arguments import (
     assignments_of,
     items_of,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:  # loaded where it is asked for
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin(Operations, GroupOperations, QuotaOperations, TransactionOperations):
+class Admin(Operations, GroupOperations, TransactionOperations, UserOperations):
     """Manages topics, consumer groups and transactions, and looks at the cluster.
 
     Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then

@@ -29,6 +29,7 @@ from replog.controller.requests import (
     AlterConfigs,
     AlterPartition,
     AlterPartitionReassignments,
+    AlterUserScramCredentials,
     ControllerRequest,
     CreateAcls,
     CreatePartitions,
@@ -76,6 +77,7 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     AlterConfigs: lambda request: sum(max(1, len(resource.configs)) for resource in request.resources),
     ElectLeaders: lambda request: len(request.partitions or ()),
     AlterPartitionReassignments: lambda request: len(request.items),
+    AlterUserScramCredentials: lambda request: len(request.credentials),
     UpdateFeatures: lambda request: len(request.updates),
     AlterClientQuotas: lambda request: sum(max(1, len(entity.quotas)) for entity in request.entities),
 }
@@ -147,6 +149,7 @@ class Managers:
                 _on(AlterPartitionReassignments, self._reassignments.alter),
                 _on(UnregisterBroker, registrations.unregister),
                 _on(DrainBroker, self.drains.drain),
+                _on(AlterUserScramCredentials, state.users.alter),
                 _on(UpdateFeatures, state.features.update),
                 _on(AlterClientQuotas, state.quotas.alter),
                 _on(RegisterController, registrations.register_controller),

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+from msgspec.structs import astuple
+
 from replog.controller.config import ControllerConfig
 from replog.controller.events.offset_control import OffsetControl
 from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse, Result
@@ -20,6 +22,7 @@ from replog.controller.state.features import FeatureControl
 from replog.controller.state.quotas import QuotaControl
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.controller.state.replication import ReplicationState
+from replog.controller.state.users import UserControl
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
     AbortTransactionRecord,
@@ -84,7 +87,7 @@ class ControllerState:
         self.controllers = ControllerRegistry(registry)
         self.configs = ConfigurationControl(registry, config.static_configs)
         self.features = FeatureControl(registry, self.brokers, self.controllers)
-        self.acls = AclControl(registry, config, self.features)
+        self.users = UserControl(registry, self.features)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
         self.quotas = QuotaControl(registry, self.features)
         self.replication = ReplicationState(registry)
@@ -93,7 +96,7 @@ class ControllerState:
             self.controllers.record_handlers(),
             self.configs.record_handlers(),
             self.features.record_handlers(),
-            self.acls.record_handlers(),
+            self.users.record_handlers(),
             self.producer_ids.record_handlers(),
             self.quotas.record_handlers(),
             self.replication.record_handlers(),
@@ -146,7 +149,9 @@ class ControllerState:
         """
         replication = self.replication
         configs = {key: sorted(values.items()) for key, values in self.configs.values.items(epoch=end_offset)}
-        quotas = {key: sorted(values.items()) for key, values in self.quotas.quotas.items(epoch=end_offset)}
+        users = {
+            user: astuple(kept) for user, kept in self.users.credentials.items(epoch=end_offset)
+        }  # whole, not as shown
         tables: tuple[Iterable[tuple[object, object]], ...] = (
             replication.topics.items(epoch=end_offset),
             replication.topic_ids.items(epoch=end_offset),
@@ -156,7 +161,7 @@ class ControllerState:
             self.controllers.registrations.items(epoch=end_offset),
             self.features.levels.items(epoch=end_offset),
             configs.items(),
-            quotas.items(),
+            users.items(),
             ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
         )
         digest = hashlib.sha256()

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
+from replog.access.credentials import ScramMechanism
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
     CLIENT_LISTENER,
@@ -30,10 +30,12 @@ from replog.metadata.records import (
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     ResourceType,
     SupportedFeature,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from tests.random_examples import examples
 
@@ -46,7 +48,7 @@ maybe_replicas = st.none() | st.just(()) | replicas
 endpoints = st.sampled_from([(), (BrokerEndpoint(CLIENT_LISTENER, "host", 9001),)])
 KINDS = (
     "register", "unregister", "fence", "drain", "controller", "topic", "topic", "remove", "partition", "partition",
-    "partition", "change", "change", "change", "config", "config", "producer_ids", "feature", "no_op", "acl", "acl",
+    "partition", "change", "change", "change", "config", "config", "user", "user", "producer_ids", "feature", "no_op",
 )  # fmt: skip
 
 
@@ -69,6 +71,7 @@ def contents(image: MetadataImage) -> dict[str, object]:
         "names": {name: topic.topic_id for name, topic in image.topics_by_name.items()},
         "configs": {resource: dict(values) for resource, values in image.configs.items()},
         "features": dict(image.features),
+        "users": dict(image.scram_credentials),
         "controllers": dict(image.controllers),
         "acls": dict(image.acls),
         "drained": image.drained_brokers,
@@ -102,6 +105,13 @@ class History:
                 kind_of, name = draw(st.sampled_from([(ResourceType.TOPIC, "a"), (ResourceType.BROKER, "")]))
                 key = draw(st.sampled_from(["retention.ms", "segment.bytes"]))
                 return ConfigRecord(kind_of, name, key, draw(st.sampled_from([None, "1", "2"])))
+            case "user":
+                name, mechanism = draw(st.sampled_from("ab")), draw(st.sampled_from(list(ScramMechanism)))
+                if draw(st.booleans()):
+                    return RemoveUserScramCredentialRecord(name, mechanism)
+                return UserScramCredentialRecord(
+                    name, mechanism, b"salt", draw(st.sampled_from([b"k", b"l"])), b"s", 4096
+                )
             case "producer_ids":
                 return ProducerIdsRecord(1, 1, image.next_producer_id + draw(st.integers(0, 1000)))
             case "acl":

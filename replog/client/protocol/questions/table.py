@@ -24,6 +24,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         *("ClusterDetailsRequest", "UnregisterBroker", "UpdateFeatures", "DescribeQuorumRequest", "AddVoterRequest"),
         *("RemoveVoterRequest", "DescribeFeatures"),
     ),
+    "users": ("DescribeUsers", "AlterUser"),
     "group_members": (
         *("FindCoordinator", "ConsumerHeartbeat", "JoinGroup", "SyncGroup", "ClassicHeartbeat"),
         "LeaveGroup",
