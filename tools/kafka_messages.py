@@ -38,6 +38,7 @@ APIS = (
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("DescribeTransactions", "ListTransactions"),
     *("SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
+    "DescribeClientQuotas",
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

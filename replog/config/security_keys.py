@@ -1,4 +1,4 @@
-"""The configuration keys of listeners that speak TLS; a part of `ServerKeys`.
+"""The configuration keys of listeners that speak TLS, or where clients log in; a part of `ServerKeys`.
 
 What holds for one listener alone has its name in front: `listener.name.outside.ssl.client.auth`.
 """
@@ -10,8 +10,22 @@ from typing import Annotated
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from replog.access.credentials import SaslMechanism
 from replog.config.keys import Differs, Key, keys_of
-from replog.config.kinds import Choice, Choices, FilePath, Kind, quoted
+from replog.config.kinds import (
+    DAY_MS,
+    HOUR_MS,
+    KIB,
+    Choice,
+    Choices,
+    FilePath,
+    Kind,
+    Number,
+    Text,
+    milliseconds,
+    quoted,
+    size_bytes,
+)
 from replog.tcp.principals import DEFAULT_RULES, parse_rules
 from replog.tcp.tls_settings import ClientAuth, TlsVersion
 
@@ -78,7 +92,49 @@ class TlsKeys(Struct, frozen=True, kw_only=True):
     pattern fits all of it; DEFAULT leaves it as it is; a client whom no rule fits is refused.  RULE:^CN=([^,]+),.*$/$1/L makes billing of it."""
 
 
-TLS_KEYS: Mapping[str, Key] = keys_of(TlsKeys)
+class SaslKeys(TlsKeys, frozen=True, kw_only=True):
+    """The keys as fields, in the order of the page."""
+
+    # ---- logins -----------------------------------------------------------------------------------------------------
+
+    sasl_enabled_mechanisms: Annotated[
+        tuple[SaslMechanism, ...],
+        Choices(SaslMechanism, '"SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"'),
+        Differs('"GSSAPI"', "there is no Kerberos"),
+    ] = (SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256)
+    """The ways in which clients log in at a listener that speaks SASL_SSL or SASL_PLAINTEXT.  PLAIN sends the password, and OAUTHBEARER what is as
+    good as one: both need SASL_SSL.  Users and what is kept of their passwords are in the metadata (`replog users`), for PLAIN, too."""
+
+    connections_max_reauth_ms: Annotated[int, milliseconds(0, 365 * DAY_MS, (0, "as long as the connection"))] = 0
+    """How long a login holds.  A client says anew who it is before that, over the same connection, or the connection ends at its next request;
+    so a user who was removed is gone after this time.  A token holds no longer than it says itself."""
+
+    sasl_oauthbearer_jwks_endpoint_url: Annotated[
+        str | None, Text("(file|https?)://.{1,2000}", "a URL of https, http or file")
+    ] = None
+    """Where the keys are that sign tokens of OAUTHBEARER, as a set of JSON Web Keys.  Read at the start, and again in the background."""
+
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Annotated[int, milliseconds(1_000, DAY_MS)] = HOUR_MS
+    """How often the keys are read again.  A token of a key that is not among them makes it sooner, at most once in ten seconds."""
+
+    sasl_oauthbearer_expected_audience: Annotated[
+        str | None,
+        Text(".{1,1000}", "1 to 1,000 characters"),
+        Differs("any audience", "a token for another service is none for this one"),
+    ] = None
+    """The audience that a token has to name (`aud`).  Needed for OAUTHBEARER."""
+
+    sasl_oauthbearer_expected_issuer: Annotated[str | None, Text(".{1,1000}", "1 to 1,000 characters")] = None
+    """The issuer that a token has to name (`iss`).  Not set: any whose key is known."""
+
+    sasl_oauthbearer_clock_skew_seconds: Annotated[int, Number(0, 3_600)] = 30
+    """Seconds by which the clock of who issues tokens may differ."""
+
+    sasl_oauthbearer_sub_claim_name: Annotated[str, Text("[^.]{1,100}", "1 to 100 characters")] = "sub"
+    """The claim of a token that names the user."""
+
+
+LISTENER_KEYS: Mapping[str, Key] = keys_of(SaslKeys)
 """The keys that a listener may have for itself."""
 
 
@@ -96,7 +152,7 @@ class ListenerValue(Struct, frozen=True):
     @property
     def key(self) -> Key:
         """The key."""
-        return TLS_KEYS[f"ssl.{self.name.partition('.ssl.')[2]}"]
+        return LISTENER_KEYS[_key_name(self.name)]
 
     def __str__(self) -> str:
         return f"{self.name}={self.key.kind.to_toml(self.value)}"
@@ -118,9 +174,11 @@ class ListenerValues(Kind):
         return tuple(found)
 
     def _parsed(self, name: str, value: object) -> ListenerValue:
-        key = TLS_KEYS.get(f"ssl.{name.partition('.ssl.')[2]}")
+        key = LISTENER_KEYS.get(_key_name(name))
         if key is None:
-            raise ValueError(f"has {name}, which is no key of a listener; write NAME.KEY, a key {', '.join(TLS_KEYS)}")
+            raise ValueError(
+                f"has {name}, which is no key of a listener; write NAME.KEY, a key {', '.join(LISTENER_KEYS)}"
+            )
         return ListenerValue(name, key.parse(key.kind.from_text(value) if isinstance(value, str) else value))
 
     def to_toml(self, value: object) -> str:
@@ -131,19 +189,34 @@ class ListenerValues(Kind):
         )
 
     def describe_range(self) -> str:
-        return "NAME.KEY for the keys that begin with ssl."
+        return "NAME.KEY for the keys of TLS and of logins"
 
 
-class SecurityKeys(TlsKeys, frozen=True, kw_only=True):
+def _key_name(name: str) -> str:
+    """Returns the key of a name that begins with that of a listener; "" if it has none."""
+    return next((key for key in LISTENER_KEYS if name.endswith(f".{key}")), "")
+
+
+class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     """The keys as fields, and what single listeners have instead."""
+
+    sasl_server_max_receive_size: Annotated[
+        int,
+        size_bytes(KIB, 512 * KIB),
+        Differs("524288", "a thousand clients that nobody knows may send as much at once"),
+    ] = 64 * KIB
+    """Size of the largest request of a client that has not logged in.  A token has to fit in."""
+
+    connection_failed_authentication_delay_ms: Annotated[int, milliseconds(0, 10_000)] = 100
+    """How late a client hears that its login failed, so that guesses take time."""
 
     listener_name: Annotated[tuple[ListenerValue, ...], ListenerValues()] = ()
     """What a listener has for itself: listener.name.outside.ssl.client.auth is ssl.client.auth of the listener OUTSIDE, and the same of every key that
-    begins with ssl.  Names are written in small letters."""
+    begins with ssl. or sasl.oauthbearer., of sasl.enabled.mechanisms and connections.max.reauth.ms.  Names are written in small letters."""
 
-    def tls_of(self, listener: str) -> TlsKeys:
+    def security_of(self, listener: str) -> SaslKeys:
         """Returns the keys as they hold for the listener of a name."""
-        shared = TlsKeys(**{field.name: getattr(self, field.name) for field in fields(TlsKeys)})
-        prefix = f"{listener.lower()}.ssl."
-        own = {each.key.field_name: each.value for each in self.listener_name if each.name.startswith(prefix)}
+        shared = SaslKeys(**{field.name: getattr(self, field.name) for field in fields(SaslKeys)})
+        named = {key.name: f"{listener.lower()}.{key.name}" for key in LISTENER_KEYS.values()}
+        own = {each.key.field_name: each.value for each in self.listener_name if each.name == named[each.key.name]}
         return replace(shared, **own)

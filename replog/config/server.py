@@ -13,12 +13,14 @@ Nothing here opens a socket or a log directory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import force_setattr
 
+from replog.access.credentials import SaslMechanism
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
 from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress
 from replog.config.security_keys import LISTENER_PREFIX
@@ -30,10 +32,8 @@ from replog.tcp.tls_settings import ClientAuth
 
 PORT_MAX = 65_535
 
-SERVED_PROTOCOLS = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
-
 OTHER_WAYS = {
-    "listeners": "let its clients show certificates (listener.security.protocol.map NAME:SSL, ssl.client.auth = required), ",
+    "listeners": "let its clients log in (listener.security.protocol.map NAME:SASL_SSL) or show certificates (NAME:SSL, ssl.client.auth = required), ",
     "inter.broker.listener": "",
 }
 """What else makes a listener safe to reach, by its key."""
@@ -88,14 +88,10 @@ def _check_client_listener(config: ServerKeys, listener: NamedEndpoint) -> None:
             name,
             f"listener.security.protocol.map lacks the listener {name}. Say how clients speak there: {name}:PLAINTEXT",
         )
-    if protocol not in SERVED_PROTOCOLS:
-        raise ConfigError(
-            "listener.security.protocol.map",
-            protocol.name,
-            f"listener {name} is said to speak {protocol.name}, which replog does not serve. Map it to PLAINTEXT or SSL",
-        )
-    if protocol is SecurityProtocol.SSL:
+    if protocol.is_tls:
         _check_tls(config, name)
+    if protocol.is_sasl:
+        _check_logins(config, name)
     if not config.asks_who_they_are(name):
         _check_bound(config, "listeners", listener.endpoint)
     advertised = next((each.endpoint for each in config.advertised_listeners if each.name == name), None)
@@ -105,12 +101,12 @@ def _check_client_listener(config: ServerKeys, listener: NamedEndpoint) -> None:
 
 
 def _check_tls(config: ServerKeys, name: str) -> None:
-    tls, own = config.tls_of(name), f"{LISTENER_PREFIX}{name.lower()}."
+    tls, own = config.security_of(name), f"{LISTENER_PREFIX}{name.lower()}."
     if tls.ssl_keystore_location is None:
         raise ConfigError(
             "ssl.keystore.location",
             None,
-            f"ssl.keystore.location is missing: listener {name} speaks SSL, and proves itself by a certificate. Set it, or"
+            f"ssl.keystore.location is missing: listener {name} speaks TLS, and proves itself by a certificate. Set it, or"
             f" {own}ssl.keystore.location, to a PEM file with a private key and its certificates",
         )
     if tls.ssl_client_auth is not ClientAuth.NONE and tls.ssl_truststore_location is None:
@@ -121,6 +117,36 @@ def _check_tls(config: ServerKeys, name: str) -> None:
             f' "{tls.ssl_client_auth.value}"). Set it, or {own}ssl.truststore.location, to a PEM file with the certificates of'
             " the authorities that sign them",
         )
+
+
+def _check_logins(config: ServerKeys, name: str) -> None:
+    logins, own = config.security_of(name), f"{LISTENER_PREFIX}{name.lower()}."
+    offered = logins.sasl_enabled_mechanisms
+    secret = [each.value for each in offered if each in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)]
+    if secret and config.protocol_of(name) is SecurityProtocol.SASL_PLAINTEXT:
+        raise ConfigError(
+            "sasl.enabled.mechanisms",
+            secret[0],
+            f"sasl.enabled.mechanisms offers {secret[0]} at listener {name}, which speaks SASL_PLAINTEXT: whoever listens there gets what"
+            f" logs in. Map the listener to SASL_SSL, or offer SCRAM alone: {own}sasl.enabled.mechanisms",
+        )
+    if SaslMechanism.OAUTHBEARER in offered:
+        needed = {
+            "sasl.oauthbearer.jwks.endpoint.url": logins.sasl_oauthbearer_jwks_endpoint_url,
+            "sasl.oauthbearer.expected.audience": logins.sasl_oauthbearer_expected_audience,
+        }
+        for key in (key for key, value in needed.items() if value is None):
+            raise ConfigError(
+                key, None, f"{key} is missing: listener {name} offers OAUTHBEARER, and verifies tokens by it"
+            )
+        _check_keys_url(logins.sasl_oauthbearer_jwks_endpoint_url or "")
+
+
+def _check_keys_url(url: str) -> None:
+    """Refuses keys that somebody on the way could replace by their own."""
+    if not re.match(r"(file|https)://|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)", url):
+        key = "sasl.oauthbearer.jwks.endpoint.url"
+        raise ConfigError(key, url, f'{key} = "{url}" is read in plain text: use https, or a file')
 
 
 def _check_names(config: ServerKeys) -> None:

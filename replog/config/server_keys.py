@@ -137,13 +137,16 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     ] = (NamedEndpoint(CLIENT_LISTENER, Endpoint("127.0.0.1", 9092)),)
     """The addresses at which clients are served, over TCP: our own, and Kafka's in Kafka's protocol.  host:port alone is that of the
     listener PLAINTEXT.  A client is told the addresses of the listener by which it came.  Port 0 takes a free port, which the log
-    tells.  The console comes by the first one.  Anything but loopback needs SSL with ssl.client.auth = required, or allow.insecure."""
+    tells.  The console comes by the first one.  Anything but loopback needs SASL_SSL, SSL with ssl.client.auth = required, or allow.insecure."""
 
     listener_security_protocol_map: Annotated[
         tuple[ListenerProtocol, ...],
-        ListenerProtocols("list of NAME:PROTOCOL, a protocol PLAINTEXT or SSL", count_max=LISTENERS_MAX),
+        ListenerProtocols(
+            "list of NAME:PROTOCOL, a protocol PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", count_max=LISTENERS_MAX
+        ),
     ] = tuple(ListenerProtocol(protocol.name, protocol) for protocol in SecurityProtocol)
-    """How clients speak at each listener of `listeners`: PLAINTEXT, or TLS (SSL), where a certificate may say who they are."""
+    """How clients speak at each listener of `listeners`: PLAINTEXT, or TLS (SSL), where a certificate may say who they are;
+    with SASL_ in front they log in (sasl.enabled.mechanisms), in plain text or over TLS."""
 
     advertised_listeners: Annotated[
         tuple[NamedEndpoint, ...],
@@ -199,8 +202,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     reads them without the broker where the file permissions let it.  false: all records are fetched."""
 
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
-    """true: listeners that ask nobody who they are may be reachable from other machines: in plain text, over TLS without ssl.client.auth =
-    required, or for other nodes.  Whoever can connect can then read, write and delete everything."""
+    """true: listeners that ask nobody who they are, or speak plain text, may be reachable from other machines: PLAINTEXT, SASL_PLAINTEXT, SSL without
+    ssl.client.auth = required, or for other nodes.  Whoever can connect can then read, write and delete everything."""
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
@@ -445,9 +448,10 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         return Endpoint(listener.host, listener.port + 1 if listener.port else 0)
 
     def asks_who_they_are(self, name: str) -> bool:
-        """Whether whoever comes by the listener of a name has to show an identity."""
-        is_tls = self.protocol_of(name) is SecurityProtocol.SSL
-        return is_tls and self.tls_of(name).ssl_client_auth is ClientAuth.REQUIRED
+        """Whether whoever comes by the listener of a name has to show an identity, and nobody can listen or take it over."""
+        protocol = self.protocol_of(name)
+        shows_certificate = self.security_of(name).ssl_client_auth is ClientAuth.REQUIRED
+        return protocol is SecurityProtocol.SASL_SSL or (protocol is SecurityProtocol.SSL and shows_certificate)
 
     def told_client_listener(self, listener: NamedEndpoint, port: int) -> Endpoint:
         """Returns the address that the clients of a listener are told.

@@ -192,6 +192,7 @@ SERVED: tuple[Served, ...] = (
     _kafka("update_features", "cluster"),
     _kafka("describe_user_scram_credentials", "users"),
     _kafka("alter_user_scram_credentials", "users"),
+    _kafka("describe_client_quotas", "quotas"),
     _kafka("sasl_handshake", "sasl"),
     _kafka("sasl_authenticate", "sasl"),
     _kafka("elect_leaders", "reassignments"),

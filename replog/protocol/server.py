@@ -30,7 +30,8 @@ from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refus
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
 from replog.protocol.written_steps import elements_count
-from replog.tcp.connection import NOBODY, Answer, Caller
+from replog.tcp.answers import Answer
+from replog.tcp.connection import NOBODY, Caller
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
@@ -110,7 +111,7 @@ class KafkaServer:
             raise MalformedFrameError(f"a request for API {key}, which is not served")
         if version not in api.versions:
             if key == ApiVersionsRequest.API_KEY:
-                return _framed(correlation_id, _written(unsupported(self.advertised), 0), has_tags=False)
+                return framed(correlation_id, written_buffers(unsupported(self.advertised), 0), has_tags=False)
             raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")
         is_flexible = version >= api.flexible_from
         reader = Reader(frame, api.elements_max)
@@ -122,12 +123,12 @@ class KafkaServer:
         has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
         if header.cluster_id and header.cluster_id != self._node.cluster_id:
             written = await _refused(api, body, version, self._foreign(header.cluster_id))
-            return _framed(correlation_id, written, has_tags=has_tags)
+            return framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
         turn = ProduceTurn(caller.in_order)
         call = Call(version, header.client_id or "", unread, caller, turn)
         if api.is_repeated is not None:
-            return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
+            return framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
         request: object
         try:
             if key == ProduceRequest.API_KEY and len(frame) > READ_AT_ONCE_BYTES:
@@ -145,39 +146,8 @@ class KafkaServer:
             raise
         finally:
             turn.give_back()
-        answer = _framed(correlation_id, written, has_tags=has_tags)
-        return answer if unread is None and not mute_s else answer._replace(unread=unread, mute_s=mute_s)
-
-    async def _throttled(self, api: Served, request: object, call: Call, size: int) -> tuple[Response, float]:
-        """Returns the answer to a request, and the seconds for which the client has to wait behind it.
-
-        A fetch is given no more than its quota lets a client take at once, so that no answer silences it for longer than that.
-        """
-        if isinstance(request, FetchRequest):
-            burst = self._quotas.burst(CONSUMER_BYTE_RATE, call.caller.principal.name, call.client_id)
-            if burst is not None:
-                request.max_bytes = max(1, min(request.max_bytes, int(burst)))
-        response = await self._handle(api, request, call, size)
-        return response, self._taken(response, call, size)
-
-    def _taken(self, response: Response, call: Call, size: int) -> float:
-        """Counts what a client produced or fetched, tells it how long it has to wait, and returns that in seconds.
-
-        Args:
-            response: The answer to its request.
-            call: The context of the request.
-            size: The size of the request in bytes.
-        """
-        if isinstance(response, ProduceResponse):
-            key = PRODUCER_BYTE_RATE
-        elif isinstance(response, FetchResponse):
-            key, size = CONSUMER_BYTE_RATE, 0 if call.unread is None else call.unread.held_bytes
-        else:
-            return 0.0
-        wait_s = self._quotas.take(key, call.caller.principal.name, call.client_id, size)
-        if wait_s:
-            response.throttle_time_ms = math.ceil(wait_s * 1000)
-        return wait_s
+        answer = framed(correlation_id, written, has_tags=has_tags)
+        return answer if unread is None else answer._replace(unread=unread)
 
     def _foreign(self, cluster_id: str) -> Failure:
         return Failure(
@@ -272,16 +242,16 @@ def _read(api: Served, reader: Reader, version: int) -> object:
 
 
 async def _written_in_turns(response: Response, version: int) -> Buffers:
-    return await beside(elements_count(response, AT_ONCE_MAX), _written, response, version)
+    return await beside(elements_count(response, AT_ONCE_MAX), written_buffers, response, version)
 
 
-def _written(response: Response, version: int) -> Buffers:
+def written_buffers(response: Response, version: int) -> Buffers:
     writer = Writer()
     response.write(writer, version)
     return writer.buffers()
 
 
-def _framed(correlation_id: int, body: Buffers, *, has_tags: bool) -> Answer:
+def framed(correlation_id: int, body: Buffers, *, has_tags: bool) -> Answer:
     writer = Writer()
     ResponseHeader(correlation_id).write(writer, 1 if has_tags else 0)
     header = writer.joined()

@@ -19,16 +19,18 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, cast
 
 from msgspec import Struct
 
 from replog.access.principal import ANONYMOUS, Principal
 from replog.errors import MalformedFrameError
 from replog.metadata.records import CLIENT_LISTENER
+from replog.tcp.answers import Answer, Successor
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
+from replog.tcp.login import Login, LoginStep
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog.waiting.unread_answers import UnreadAnswer
@@ -113,43 +115,6 @@ NOBODY: Final = Caller(ANONYMOUS)
 """Who asks without a connection."""
 
 
-class Successor(Protocol):
-    """The object that takes over a connection which does not go on with requests and answers."""
-
-    @property
-    def stream(self) -> asyncio.BaseProtocol:
-        """The protocol that takes the bytes from here on."""
-        ...
-
-    @property
-    def closed(self) -> asyncio.Future[None]:
-        """The future that is done when the connection has ended."""
-        ...
-
-    async def serve(self) -> None:
-        """Serves the client until the connection has ended."""
-        ...
-
-
-class Answer(NamedTuple):
-    """The answer to a request, as it is written.
-
-    Attributes:
-        buffers: The bytes of the answer, its size in front.
-        mute_s: The seconds for which no request of the client is taken up: the throttle time that it is told.
-        is_last: Whether the connection ends behind it.
-        becomes: The function that returns the successor which has the connection behind this answer, of the client's
-            address; None: it goes on.
-        unread: The share that it holds of the memory for records until it has left; None: it has none.
-    """
-
-    buffers: Sequence[bytes | bytearray | memoryview] = ()
-    mute_s: float = 0.0
-    is_last: bool = False
-    becomes: Callable[[str], Successor] | None = None
-    unread: UnreadAnswer | None = None
-
-
 class RequestServer(Struct, frozen=True):
     """Answers the requests of a connection.
 
@@ -216,6 +181,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         spares: The buffers that they share.
         listener: The name of the listener by which the client comes.
         shows_identity: Whether the client has yet to show who it is (`identify`); until then nothing of it is a request.
+        login: The login by which the client says who it is; None: there is none.
 
     Attributes:
         closed: The future that is done when the connection has ended, and no task of it is left.
@@ -234,6 +200,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         listener: str,
         *,
         shows_identity: bool = False,
+        login: Login | None = None,
     ) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -243,7 +210,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._small_bytes = small_bytes
         self._reading_room = reading_room
         self._writing_room = writing_room
-        self._reader = FrameReader(limits.frame_bytes_max, spares)
+        self._reader = FrameReader(limits.frame_bytes_max if login is None else login.frame_bytes_max, spares)
         self._arrived: deque[memoryview] = deque()
         self._answers: OrderedAnswers[Answer] = OrderedAnswers()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -269,7 +236,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._listener = listener
         self._address = "an unknown address"
-        self._caller = None if shows_identity else Caller(ANONYMOUS, "", self.closed, listener)
+        self._login = login
+        self._refusal: asyncio.TimerHandle | None = None  # is on its way to a client that is not believed
+        is_known = not shows_identity and login is None
+        self._caller = Caller(ANONYMOUS, "", self.closed, listener) if is_known else None
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 
@@ -292,7 +262,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._caller is not None
 
     def identify(self, principal: Principal) -> None:
-        """Takes in who the client is: from here on its requests are taken up."""
+        """Takes in who the client is: from here on its requests are taken up.  Where it logs in, a certificate is not who it is."""
+        if self._login is None:
+            self._enter(principal)
+
+    def _enter(self, principal: Principal) -> None:
         self._caller = Caller(principal, self._address, self.closed, self._listener)
         self._owner.note_known(self)
 
@@ -342,7 +316,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_ending = True
         self._transport = None
         self._close_unread()
-        for timer in (self._check, self._unmute):
+        for timer in (self._check, self._unmute, self._refusal):
             if timer is not None:
                 timer.cancel()
         self._arrived.clear()
@@ -429,12 +403,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             return False
         if self._is_alone or len(self._answers) >= self._limits.in_flight_max:
             return False
-        return not len(self._answers) or self._server.may_overlap(frame)
+        return not len(self._answers) or self._overlaps(frame)
+
+    def _overlaps(self, frame: memoryview) -> bool:
+        return self._caller is not None and self._server.may_overlap(frame)
 
     def _begin(self, frame: memoryview, room: ByteSemaphore) -> None:
         self._has_asked = True
         self._leave_reading_room()
-        self._is_alone = not self._server.may_overlap(frame)
+        self._is_alone = not self._overlaps(frame)
         task = self._loop.create_task(self._serve(self._answers.begin(), frame))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, room, len(frame)))
@@ -507,9 +484,15 @@ class ServerConnection(asyncio.BufferedProtocol):
     # ---- answering -------------------------------------------------------------------------------------------------------
 
     async def _serve(self, number: int, frame: memoryview) -> None:
-        caller = self._caller
+        caller, login = self._caller, self._login
+        if login is not None and (caller is None or login.takes(frame)):
+            await self._log_in(login, number, frame)
+            return
         if caller is None:
             self._end_after_answers(number, "a request came before it was known who the client is")
+            return
+        if login is not None and login.has_run_out:
+            self._end_after_answers(number, "its login has run out, and it did not say anew who it is")
             return
         try:
             answer = await self._server.serve(frame, caller)
@@ -520,6 +503,33 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._end_after_answers(number, "a bug of ours, which is logged")
         else:
             self._finish(number, answer)
+
+    async def _log_in(self, login: Login, number: int, frame: memoryview) -> None:
+        """Takes in a frame of the login; who is believed is known from here on."""
+        try:
+            step = await login.step(frame)
+        except MalformedFrameError as error:
+            step = LoginStep(refusal=str(error))
+        except Exception:  # noqa: BLE001 -- one client's connection ends, and nothing else
+            _log.exception("a login of a Kafka client has no answer")
+            step = LoginStep(refusal="a bug of ours, which is logged")
+        if step.refusal:
+            self._refuse_login(login, number, step)
+            return
+        if step.principal is not None and self._caller is None and not self._is_ending:
+            self._reader.bytes_max = self._limits.frame_bytes_max
+            self._enter(step.principal)
+        self._finish(number, step.answer)
+
+    def _refuse_login(self, login: Login, number: int, step: LoginStep) -> None:
+        """Ends the connection of a client that is not believed, which hears of it late: guesses take their time."""
+        if self._is_ending:
+            return
+        self._owner.tell_refused(self._listener, self._address, step.refusal)
+        self._is_ending = True
+        self._arrived.clear()
+        answer = (step.answer or Answer())._replace(is_last=True)
+        self._refusal = self._loop.call_later(login.failure_delay_s, self._finish, number, answer)
 
     def _finish(self, number: int, answer: Answer | None) -> None:
         for ready in self._answers.finish(number, answer):
@@ -672,7 +682,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         now_s, limits = self._loop.time(), self._limits
         if reason := self._why_unread(now_s):
             return reason
-        if not self._is_reading or self._is_ending or self._unmute is not None:
+        if self._login is not None and self._caller is None and not self._is_ending:
+            waited_s = now_s - self._began_s
+            return f"it has not logged in within {waited_s:.0f} s" if waited_s > limits.first_request_s else ""
+        if not self._is_reading or self._is_ending:
             return ""
         still_s = now_s - self._heard_s
         if not self._has_asked:

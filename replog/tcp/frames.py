@@ -72,6 +72,7 @@ class FrameReader:
         bytes_min: The size of the smallest frame.
 
     Attributes:
+        bytes_max: The size of the largest frame, which may be changed between frames.
         wanted_bytes: The size of the large frame that waits for `admit`; 0 while none does.
         trouble: The reason why no more frames can be cut; "" while they can.
     """
@@ -79,7 +80,7 @@ class FrameReader:
     def __init__(self, bytes_max: int, spares: SpareBuffers, bytes_min: int = FRAME_BYTES_MIN) -> None:
         self.wanted_bytes = 0
         self.trouble = ""
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._bytes_min = bytes_min
         self._spares = spares
         self._shared = _NO_BUFFER  # but while it is being filled
@@ -149,7 +150,7 @@ class FrameReader:
         at = 0
         while self._filled - at >= SIZE_BYTES:
             size: int = _size.unpack_from(self._shared, at)[0]
-            if not self._bytes_min <= size <= self._bytes_max:
+            if not self._bytes_min <= size <= self.bytes_max:
                 self.trouble = self._described_trouble(size, at)
                 break
             if size > SHARED_BYTES - SIZE_BYTES:
@@ -167,7 +168,7 @@ class FrameReader:
     def _described_trouble(self, size: int, at: int) -> str:
         what = described(bytes(self._shared[at : min(at + 16, self._filled)]))
         seen = f"; its first bytes look like {what}" if what else ""
-        return f"a frame is said to have {size} bytes, and has {self._bytes_min} to {self._bytes_max}{seen}"
+        return f"a frame is said to have {size} bytes, and has {self._bytes_min} to {self.bytes_max}{seen}"
 
     def _drop(self, count: int) -> None:
         """Moves the bytes behind the first `count` of the shared buffer to its front."""

@@ -15,6 +15,7 @@ from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.certificates import Certificates
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
+from replog.tcp.login import MakeLogin
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
 from replog.tcp.tls import TlsTransport, TlsTurns
 from replog.tcp.transfer_room import TransferRoom
@@ -98,20 +99,27 @@ class Listener:
     def __len__(self) -> int:
         return len(self._connections)
 
-    async def start(self, port: Port, name: str = CLIENT_LISTENER, certificates: Certificates | None = None) -> None:
+    async def start(
+        self,
+        port: Port,
+        name: str = CLIENT_LISTENER,
+        certificates: Certificates | None = None,
+        make_login: MakeLogin | None = None,
+    ) -> None:
         """Accepts connections of one more port from here on.
 
         Args:
             port: The port; it is the listener's from here on.
             name: The name that the configuration gives the listener there.
             certificates: What it proves, and whom it believes; None: it speaks plain text, and believes nobody.
+            make_login: The function that makes the login of each connection; None: nobody logs in.
 
         Raises:
             ConfigError: Another process began to listen there after it was bound.
         """
         self._ports.append(port)
         try:
-            await port.listen(partial(self._accept, name, certificates))
+            await port.listen(partial(self._accept, name, certificates, make_login))
         except OSError as error:
             port.close()
             raise cannot_listen(self._key, port.host, port.port, error) from None
@@ -167,12 +175,20 @@ class Listener:
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
-    def _accept(self, name: str, certificates: Certificates | None = None) -> asyncio.BufferedProtocol:
+    def _accept(
+        self, name: str, certificates: Certificates | None = None, make_login: MakeLogin | None = None
+    ) -> asyncio.BufferedProtocol:
         limits = self._limits.connection
         rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)
-        shows_identity = certificates is not None
         connection = ServerConnection(
-            self, self._request_server, limits, *rooms, self._spares, name, shows_identity=shows_identity
+            self,
+            self._request_server,
+            limits,
+            *rooms,
+            self._spares,
+            name,
+            shows_identity=certificates is not None,
+            login=None if make_login is None else make_login(),
         )
         return connection if certificates is None else TlsTransport(connection, certificates, self._tls_turns)
 

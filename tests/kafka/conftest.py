@@ -89,7 +89,7 @@ def _running(node: KafkaNode) -> Iterator[KafkaNode]:
 
 
 @pytest.fixture(scope="session")
-def doors(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
+def their_doors(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
     """A broker of Apache Kafka with a listener of each kind."""
     with kafka_doors(kafka, tmp_path_factory.mktemp("doors")) as made:
         yield made
@@ -97,16 +97,16 @@ def doors(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="session")
 def our_doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
-    """A broker of ours with a listener of each kind that it has: without SASL."""
+    """A broker of ours with a listener of each kind."""
     with replog_doors(tmp_path_factory.mktemp("our-doors")) as made:
         yield made
 
 
 @pytest.fixture(
-    params=[pytest.param("doors", marks=pytest.mark.kafka, id="kafka"), pytest.param("our_doors", id="replog")]
+    params=[pytest.param("their_doors", marks=pytest.mark.kafka, id="kafka"), pytest.param("our_doors", id="replog")]
 )
-def tls_doors(request: pytest.FixtureRequest) -> SecureDoors:
-    """Both, for what needs no SASL."""
+def doors(request: pytest.FixtureRequest) -> SecureDoors:
+    """Both: whatever clients do, they do at either."""
     made: SecureDoors = request.getfixturevalue(request.param)
     return made
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
 from replog.certs import authority
 from replog.certs.authority import create_authority, issue
-from replog.client import Security
+from replog.client import Security, SyncAdmin
 from replog.client.security.kafka_names import SCRAM
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue
@@ -25,6 +28,9 @@ from tests.kafka.served_cluster import QUICK, run
 
 USER = "alice"
 PASSWORD = "canary-password=1, of alice"
+AUDIENCE = "replog"
+"""Whom the tokens for brokers of ours are meant for."""
+
 KEY_PASSWORD = "canary-key-password"
 RENEWAL_MS = 1_500
 """How long a login holds at the listener RENEWED."""
@@ -71,16 +77,24 @@ class SecureDoors:
 
     def add_user(self, name: str, password: str) -> None:
         """Gives a user a credential for each mechanism of SCRAM."""
+        if self.kafka is None:
+            with SyncAdmin(self.at("PLAINTEXT")) as admin:
+                admin.set_password(name, password)
+            return
         for mechanism in SCRAM:
             self._alter_user(name, "--add-config", f"{mechanism}=[iterations=4096,password={password}]")
 
     def delete_user(self, name: str) -> None:
         """Takes a user's credentials away."""
+        if self.kafka is None:
+            with SyncAdmin(self.at("PLAINTEXT")) as admin:
+                admin.remove_user(name)
+            return
         for mechanism in SCRAM:
             self._alter_user(name, "--delete-config", mechanism)
 
     def _alter_user(self, name: str, *change: str) -> None:
-        assert self.kafka is not None, "brokers of ours have no users"
+        assert self.kafka is not None, "users of brokers of ours are changed by `Admin`"
         servers = ("--bootstrap-server", self.at("PLAINTEXT"))
         entity = ("--entity-type", "users", "--entity-name", name)
         self.kafka.run("kafka.admin.ConfigCommand", *servers, "--alter", *entity, *change)
@@ -92,6 +106,14 @@ class SecureDoors:
     def mtls(self) -> Security:
         """TLS with a certificate that the broker believes."""
         return self.tls(cert=str(self.certs / "client.pem"))
+
+    def token(self, lifetime_s: int = 3600) -> str:
+        """A token that the broker believes, while it lasts."""
+        if self.kafka is not None:
+            return unsecured_token(lifetime_s)
+        key = RSAKey.import_key((self.certs / "tokens.pem").read_bytes())
+        claims = {"sub": USER, "aud": AUDIENCE, "exp": int(time.time()) + lifetime_s}
+        return jwt.encode({"alg": "RS256"}, claims, key)
 
     def scram(self, password: str = PASSWORD) -> Security:
         """A login that the broker believes, over TLS."""
@@ -139,11 +161,14 @@ def kafka_doors(kafka: KafkaInstall, folder: Path) -> Iterator[SecureDoors]:
 
 @contextmanager
 def replog_doors(folder: Path) -> Iterator[SecureDoors]:
-    """Runs a node of ours, in a process of its own, for as long as the block; it has the listeners without SASL."""
+    """Runs a node of ours, in a process of its own, for as long as the block."""
     certs, strangers = make_certificates(folder)
+    key = RSAKey.generate_key(2048)
+    (certs / "tokens.pem").write_bytes(key.as_pem(private=True))
+    (certs / "tokens.json").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
     kept = KeptPorts()
     try:
-        names = ["PLAINTEXT", *(name for name, protocol in DOORS.items() if protocol == "SSL")]
+        names = ["PLAINTEXT", *DOORS]
         ports = dict(zip(names, kept.take(len(names)), strict=True))
         tls: dict[str, ConfigValue] = {
             "listeners": [f"{name}://127.0.0.1:{port}" for name, port in ports.items()],
@@ -152,11 +177,20 @@ def replog_doors(folder: Path) -> Iterator[SecureDoors]:
             "ssl.truststore.location": str(certs / "ca.pem"),
             "listener.name.mtls.ssl.client.auth": "required",
             "listener.name.expired.ssl.keystore.location": str(certs / "expired.pem"),
+            "sasl.enabled.mechanisms": ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"],
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ["SCRAM-SHA-512", "SCRAM-SHA-256"],
+            "listener.name.plain_only.sasl.enabled.mechanisms": ["PLAIN"],
+            "listener.name.renewed.connections.max.reauth.ms": RENEWAL_MS,
+            "sasl.oauthbearer.jwks.endpoint.url": (certs / "tokens.json").as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "connection.failed.authentication.delay.ms": 20,
         }
         config = {**QUICK, **tls}
         cluster = run(LocalCluster.start(folder / "cluster", nodes=1, config=config, first_port=ports["PLAINTEXT"]))
         try:
-            yield SecureDoors(None, certs, strangers, ports)
+            doors = SecureDoors(None, certs, strangers, ports)
+            doors.add_user(USER, PASSWORD)
+            yield doors
         finally:
             run(cluster.kill_all())
     finally:

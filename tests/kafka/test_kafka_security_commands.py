@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka_install import KafkaInstall
 from secure_doors import PASSWORD, USER, SecureDoors
 
 from replog.client import Admin
@@ -99,7 +100,7 @@ def test_what_is_wrong_is_one_line_without_a_secret(
         assert len(done.err.splitlines()) == 1
 
 
-def test_kafkas_own_tools_take_certificates_of_ours(doors: SecureDoors, tmp_path: Path) -> None:
+def test_kafkas_own_tools_take_certificates_of_ours(doors: SecureDoors, kafka: KafkaInstall, tmp_path: Path) -> None:
     """Goal: Java reads the one file as a PEM store, with its key, and the broker believes it."""
     certs = doors.certs
     done = replog_here("certs", "client", certs, "--name", "java-client")
@@ -111,7 +112,7 @@ def test_kafkas_own_tools_take_certificates_of_ours(doors: SecureDoors, tmp_path
     )
     topic = asyncio.run(make(doors))
     tool = "org.apache.kafka.tools.TopicCommand"
-    printed = doors.kafka.run(*(tool, "--bootstrap-server", doors.at("MTLS"), "--command-config", str(path), "--list"))
+    printed = kafka.run(*(tool, "--bootstrap-server", doors.at("MTLS"), "--command-config", str(path), "--list"))
     assert topic in printed.output
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from replog.broker.node.logins import Logins
 from replog.broker.process import descriptor_limit
 from replog.config.kinds import Endpoint, NamedEndpoint
 from replog.config.server import ServerConfig
@@ -70,6 +71,8 @@ class ClientPorts:
         self._bound = list(ports)
         self._certificates = [_certificates(config, each.name) for each in config.listeners]
         self._server: KafkaServer | None = None
+        self._config = config
+        self._logins: Logins | None = None
         self._listener: Listener | None = None
 
     async def start(self, node: KafkaNode, request_bytes: ByteSemaphore, is_serving: Callable[[], bool]) -> None:
@@ -81,7 +84,7 @@ class ClientPorts:
             is_serving: The function that says whether the node serves (`replog.protocol.server.KafkaServer`).
 
         Raises:
-            ConfigError: Another process began to listen there after a port was bound.
+            ConfigError: Another process began to listen there after a port was bound, or tokens cannot be verified.
         """
         if not self._bound:
             return
@@ -89,9 +92,11 @@ class ClientPorts:
         limits = limits_within(descriptor_limit())
         reading_room = TransferRoom(READING_BYTES)
         requests = RequestServer(server.serve, server.may_overlap, server.carries_records)
+        logins = self._logins = Logins(self._config, node, server)
         self._listener = Listener(requests, limits, request_bytes, reading_room)
         for endpoint, certificates in zip(self.endpoints, self._certificates, strict=True):
-            await self._listener.start(self._bound.pop(0), endpoint.name, certificates)
+            make_login = await logins.begin(endpoint.name)
+            await self._listener.start(self._bound.pop(0), endpoint.name, certificates, make_login)
 
     def read(self) -> KafkaReading:
         """Returns what its clients do and did, for the metrics."""
@@ -112,6 +117,8 @@ class ClientPorts:
             self._bound.pop().close()
         if self._listener is not None:
             await self._listener.stop()
+        if self._logins is not None:
+            self._logins.stop()
 
 
 def _certificates(config: ServerConfig, name: str) -> Certificates | None:
@@ -120,9 +127,10 @@ def _certificates(config: ServerConfig, name: str) -> Certificates | None:
     Raises:
         ConfigError: A file cannot be used.
     """
-    if config.protocol_of(name) is SecurityProtocol.PLAINTEXT:
+    protocol = config.protocol_of(name)
+    if protocol is not None and not protocol.is_tls:
         return None
-    tls = config.tls_of(name)
+    tls = config.security_of(name)
     settings = TlsSettings(
         tls.ssl_keystore_location or "",  # there is one: `check_together`; else no file can be read
         tls.ssl_truststore_location or "",

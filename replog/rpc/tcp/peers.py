@@ -8,7 +8,8 @@ from replog.errors import MalformedFrameError
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
-from replog.tcp.connection import Answer, Caller, ConnectionLimits, RequestServer
+from replog.tcp.answers import Answer
+from replog.tcp.connection import Caller, ConnectionLimits, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.port import bind as bind_port

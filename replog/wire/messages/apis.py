@@ -63,4 +63,5 @@ APIS: Final[Mapping[str, Api]] = {
     "sasl_authenticate": Api("SaslAuthenticate", 36, range(0, 3), 2),
     "describe_user_scram_credentials": Api("DescribeUserScramCredentials", 50, range(0, 1), 0),
     "alter_user_scram_credentials": Api("AlterUserScramCredentials", 51, range(0, 1), 0),
+    "describe_client_quotas": Api("DescribeClientQuotas", 48, range(0, 2), 1),
 }

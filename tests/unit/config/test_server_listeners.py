@@ -221,7 +221,6 @@ def test_a_listener_that_knows_its_clients_needs_no_permission() -> None:
         ({"ssl.client.auth": "want"}, "ssl.client.auth", "is none of the choices"),
         ({"ssl.enabled.protocols": ["TLSv1.1"]}, "ssl.enabled.protocols", "is none of the choices"),
         ({"ssl.principal.mapping.rules": "RULE:(/x/"}, "ssl.principal.mapping.rules", "which is none"),
-        ({"listener.security.protocol.map": "SSL:SASL_SSL"}, "listener.security.protocol.map", "does not serve"),
         ({"listener.name.ssl.ssl.client.aut": "none"}, "listener.name", "no key of a listener"),
         ({"listener.name.ssl.ssl.client.auth": "want"}, "ssl.client.auth", "is none of the choices"),
         (
@@ -247,8 +246,72 @@ def test_a_listener_may_have_values_of_its_own(tmp_path: Path) -> None:
         f'"listener.security.protocol.map" = "INSIDE:SSL,SSL:SSL"\n[listener]\n{own}'
     )
     config = ServerConfig.from_toml(file)
-    inside, outside = config.tls_of("INSIDE"), config.tls_of("SSL")
+    inside, outside = config.security_of("INSIDE"), config.security_of("SSL")
     assert (inside.ssl_client_auth, inside.ssl_keystore_location) == (ClientAuth.NONE, str(tmp_path / "inside.pem"))
     assert (outside.ssl_client_auth, outside.ssl_keystore_location) == (ClientAuth.REQUIRED, "/broker.pem")
     assert (config.asks_who_they_are("INSIDE"), config.asks_who_they_are("SSL")) == (False, True)
     assert ServerConfig.from_mapping(tomllib.loads(config.to_toml())) == config
+
+
+SASL = TLS | {"listeners": ["SASL_SSL://127.0.0.1:0", "SASL_PLAINTEXT://127.0.0.1:0"]}
+OAUTH = {
+    "listener.name.sasl_ssl.sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
+    "sasl.oauthbearer.expected.audience": "replog",
+}
+
+
+def test_a_listener_has_ways_to_log_in_of_its_own() -> None:
+    own = {
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.connections.max.reauth.ms": 5,
+    }
+    config = ServerConfig.from_mapping(MINIMAL | SASL | own)
+    inside, outside = config.security_of("SASL_PLAINTEXT"), config.security_of("SASL_SSL")
+    assert [each.value for each in inside.sasl_enabled_mechanisms] == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+    assert [each.value for each in outside.sasl_enabled_mechanisms] == ["PLAIN"]
+    assert (inside.connections_max_reauth_ms, outside.connections_max_reauth_ms) == (0, 5)
+
+
+def test_logins_over_tls_need_no_permission_and_those_in_plain_text_do() -> None:
+    nodes = {"inter.broker.listener": "127.0.0.1:9093", "ssl.client.auth": "none"}
+    for name, may in (("SASL_SSL", True), ("SASL_PLAINTEXT", False)):
+        outside = {"listeners": [f"{name}://0.0.0.0:9092"], "advertised.listeners": [f"{name}://b1:9092"]}
+        if may:
+            assert ServerConfig.from_mapping(MINIMAL | TLS | outside | nodes).asks_who_they_are(name)
+        else:
+            assert "asks nobody who they are" in str(refused(TLS | outside | nodes))
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "reason"),
+    [
+        ({"ssl.keystore.location": ""}, "ssl.keystore.location", "is missing"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms", "is none of the choices"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms", "whoever listens there"),
+        (OAUTH | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, "sasl.enabled.mechanisms", "whoever listens there"),
+        (
+            {"listener.name.sasl_ssl.sasl.enabled.mechanisms": "OAUTHBEARER"},
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "is missing",
+        ),
+        (
+            OAUTH | {"sasl.oauthbearer.jwks.endpoint.url": "http://x/keys"},
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "plain text",
+        ),
+        (
+            OAUTH | {"sasl.oauthbearer.jwks.endpoint.url": "http://127.0.0.1@x/"},
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "plain text",
+        ),
+        (OAUTH | {"sasl.oauthbearer.jwks.endpoint.url": "ftp://x"}, "sasl.oauthbearer.jwks.endpoint.url", "a URL"),
+        ({key: OAUTH[key] for key in list(OAUTH)[:2]}, "sasl.oauthbearer.expected.audience", "is missing"),
+        ({"listener.name.sasl_ssl.sasl.mechanism": "PLAIN"}, "listener.name", "no key of a listener"),
+        ({"sasl.server.max.receive.size": 1 << 20}, "sasl.server.max.receive.size", "out of range"),
+    ],
+)
+def test_logins_that_cannot_be_are_refused(values: dict[str, object], field: str, reason: str) -> None:
+    error = refused(SASL | values)
+    assert error.field == field
+    assert reason in str(error)

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from replog.tcp.connection import Answer, ConnectionLimits, RequestServer
+from replog.tcp.answers import Answer
+from replog.tcp.connection import ConnectionLimits, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom

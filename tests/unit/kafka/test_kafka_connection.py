@@ -15,7 +15,8 @@ from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp import connection as connection_module
 from replog.tcp import listener as listener_module
 from replog.tcp import transfer_room as transfer_room_module
-from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.answers import Answer
+from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore

@@ -13,7 +13,7 @@ import served_connections
 from kafka_node_kit import batch
 from served_connections import ALONE, Client, Served, answer, request
 
-from replog.tcp.connection import Answer
+from replog.tcp.answers import Answer
 from replog.waiting.unread_answers import UnreadAnswers
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 

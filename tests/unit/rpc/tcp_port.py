@@ -11,7 +11,8 @@ from functools import partial
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
-from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.answers import Answer
+from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom
