@@ -44,7 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log-dirs": "app",
     "configs": "app",
     "quorum": "app",
-    "quotas": "app",
+    "users": "app",
     "features": "features_app",
     "log": "app",
     "metadata": "app",

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
+from replog.metadata.records import UserScramCredentialRecord
 
 _MAY_BE_ZERO = {"metadata_max_idle_interval_ms", "auto_leader_rebalance_enable", "unclean_leader_election_enable"}
 
@@ -104,6 +105,9 @@ class ControllerConfig(Struct, frozen=True):
 
     static_configs: frozenset[str] = frozenset()
     """The names of what only the configuration files of nodes say; whoever sets one is told so."""
+
+    first_users: tuple[UserScramCredentialRecord, ...] = ()
+    """The users that a new metadata log begins with."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

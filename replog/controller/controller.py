@@ -334,6 +334,7 @@ class Controller:
         return (
             *self._state.features.bootstrap_records(),
             *(ConfigRecord(ResourceType.BROKER, "", key.cluster_name, text) for key, text in values),
+            *config.first_users,
         )
 
     def _handle_renounce(self, now_ms: int) -> None:

@@ -9,7 +9,7 @@
     /configs/topic/NAME              values that were set
     /configs/broker/ID, .../defaults
     /features/NAME                   level
-    /acls/UUID                       entry of an access control list
+    /users/NAME                      mechanisms, and how often the password is hashed
     /producer-ids                    next block
     /transaction                     only while one is open: how many records wait for its end
 
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar, cast
 from uuid import UUID
 
@@ -36,6 +37,9 @@ Leaf: TypeAlias = Mapping[str, Any]
 
 DEFAULTS_NAME: Final = "defaults"
 """Stands for the resource name "", the cluster-wide default."""
+
+HIDDEN: Final = "[hidden]"
+"""Stands for bytes."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -75,7 +79,7 @@ def image_tree(image: MetadataImage) -> dict[str, Node]:
         ),
         "configs": folder({kind.name.lower(): _configs(image, kind) for kind in ResourceType}),
         "features": _table(image.features, str, _feature),
-        "acls": _table(image.acls, _uuid, record_leaf),
+        "users": _users(image),
         "producer-ids": {"next_producer_id": image.next_producer_id},
     }
     if image.open_transaction is not None:
@@ -126,6 +130,8 @@ def plain(value: Any) -> Any:
             return str(value)
         case Enum():
             return value.name.lower()
+        case bytes():  # only what is kept of passwords has some: by it they can be tried
+            return HIDDEN
         case tuple() | list():
             return [plain(item) for item in cast("Iterable[Any]", value)]
         case Struct():
@@ -141,6 +147,13 @@ def _table(entries: Mapping[_K, _V], key_of: Callable[[str], _K | None], make: C
         return None if value is None else make(value)
 
     return Folder(lambda: map(str, sorted(cast("Iterable[Any]", entries))), child)
+
+
+def _users(image: MetadataImage) -> Folder:
+    users: dict[str, dict[str, int]] = {}
+    for (name, mechanism), kept in sorted(image.scram_credentials.items(), key=itemgetter(0)):
+        users.setdefault(name, {})[mechanism.sasl_name] = kept.iterations
+    return folder(users)
 
 
 def _number(name: str) -> int | None:

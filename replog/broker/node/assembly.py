@@ -23,6 +23,7 @@ from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
 from replog.broker.node.coordinating import coordinating_parts
 from replog.broker.node.core_settings import controller_config, quorum_config, snapshot_limits
+from replog.broker.node.first_users import read_first_users
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import MetadataParts, NodeParts, ReplicaParts, RequestParts
 from replog.broker.node.resources import DISK_THREADS, NodeResources
@@ -126,7 +127,7 @@ def _controller(resources: NodeResources, loop_lag: LoopLag) -> ControllerDriver
     core = Controller(
         node_id=config.node_id,
         cluster_id=resources.cluster_id,
-        config=controller_config(config),
+        config=controller_config(config, read_first_users(environment.fs, config.log_dir)),
         rng=environment.new_rng(),
     )
     return ControllerDriver(core, environment.clock, resources.peers, resources.hello, loop_lag, resources.on_failure)

@@ -15,6 +15,7 @@ from replog.config.server_keys import KEYS
 from replog.controller.config import ControllerConfig
 from replog.log import DiskLimits, LogConfig
 from replog.log.config import UNLIMITED
+from replog.metadata.records import UserScramCredentialRecord
 from replog_quorum import QuorumConfig
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ STATIC_NAMES = frozenset(KEYS).difference(key.cluster_name for key in DYNAMIC_KE
 """What only the configuration file of a node says, and `replog configs set` refuses."""
 
 
-def controller_config(config: ServerConfig) -> ControllerConfig:
-    """Returns the settings of the controller."""
+def controller_config(
+    config: ServerConfig, first_users: tuple[UserScramCredentialRecord, ...] = ()
+) -> ControllerConfig:
+    """Returns the settings of the controller, and the users that a new cluster has."""
     return ControllerConfig(
         broker_session_timeout_ms=config.broker_session_timeout_ms,
         default_replication_factor=config.default_replication_factor,
@@ -44,6 +47,7 @@ def controller_config(config: ServerConfig) -> ControllerConfig:
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
         metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         static_configs=STATIC_NAMES,
+        first_users=first_users,
     )
 
 

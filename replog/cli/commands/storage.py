@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from replog.cli import common
 if TYPE_CHECKING:
     from replog.config.server import ServerConfig
     from replog.errors import InconsistentClusterIdError
+    from replog.metadata.records import UserScramCredentialRecord
 
 PEER_TIMEOUT_MS = 1_000
 """For a voter that runs already to say which cluster it is of."""
@@ -31,6 +33,15 @@ def format_storage(
         str | None,
         typer.Option("--cluster-id", help="The same on every node; default: cluster.id of the file, or new."),
     ] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            metavar="USER",
+            help="A user whom a new cluster has: SCRAM-SHA-512=[name=alice,password=...]; - reads one a line from standard input. "
+            "On each controller of it; may be given again.",
+        ),
+    ] = None,
 ) -> None:
     """Write the identity of the cluster and the node into the log directories of a node.
 
@@ -39,6 +50,7 @@ def format_storage(
     from replog.config.server import ServerConfig
 
     server = ServerConfig.from_toml(config)
+    users = _first_users(server, add_scram or [])
     chosen = _choose_cluster_id(server.cluster_id, cluster_id)
     for path in server.log_dirs:
         _refuse_formatted(path)
@@ -46,6 +58,11 @@ def format_storage(
     for path in server.log_dirs:
         directory_id = _format(path, chosen, server.node_id)
         typer.echo(f"formatted {path} for node {server.node_id}, directory id {directory_id}", err=True)
+    if users:
+        from replog.broker.node.first_users import write_first_users
+        from replog_checkpoints import OsFileSystem
+
+        write_first_users(OsFileSystem(), server.log_dir, users)
     typer.echo(chosen)
 
 
@@ -55,6 +72,34 @@ def random_uuid() -> None:
     from replog.metadata.cluster_ids import new_cluster_id
 
     typer.echo(new_cluster_id())
+
+
+def _first_users(server: ServerConfig, texts: list[str]) -> list[UserScramCredentialRecord]:
+    """Returns the users that `--add-scram` names.
+
+    Raises:
+        UsageError: A text names none, or the node begins no metadata log.
+    """
+    from replog.cli.errors import UsageError
+
+    if not texts:
+        return []
+    from replog.broker.node.first_users import USERS_MAX
+    from replog.cli.first_users import OPTION, first_user
+
+    if not server.is_controller:
+        raise UsageError(
+            OPTION, "[hidden]", f"{OPTION} is of controllers: this node has another role, and begins no cluster"
+        )
+    given = [each for text in texts for each in (sys.stdin.read(1 << 20).splitlines() if text == "-" else [text])]
+    users = [first_user(text) for text in given if text.strip()]
+    if len({(user.name, user.mechanism) for user in users}) < len(users):
+        raise UsageError(OPTION, "[hidden]", f"{OPTION} names a user twice for one mechanism")
+    if len(users) > USERS_MAX:
+        raise UsageError(
+            OPTION, "[hidden]", f"{OPTION} names {len(users)} users, at most {USERS_MAX}: add others later"
+        )
+    return users
 
 
 def _choose_cluster_id(configured: str | None, given: str | None) -> str:

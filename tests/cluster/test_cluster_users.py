@@ -1,0 +1,91 @@
+"""Users by the command line, at a real node: the first one at format time, others later, over restarts and a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from replog.client import Security, SyncAdmin
+from replog.errors import SaslAuthenticationError
+from tests.cluster.cli_runs import PATIENCE_S, Done, command, replog, replog_here
+
+FIRST = "SCRAM-SHA-512=[name=alice,password=canary-first]"
+
+
+@contextmanager
+def running(config: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A node in a process of its own, and its address."""
+    with subprocess.Popen(command("server", "start", "--config", config), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            while "listens on" not in (line := process.stderr.readline()):
+                assert line, "it ended early"
+            yield line.partition("listens on ")[2].split()[0].rpartition("//")[2], process
+        finally:
+            process.kill()
+            process.wait(PATIENCE_S)
+
+
+def topics(address: str, user: str, password: str) -> object:
+    with SyncAdmin(address, security=Security.scram(user, password)) as admin:
+        return admin.list_topics()
+
+
+def by_command(folder: Path, address: str, *words: object, stdin: str = "") -> Done:
+    """Runs a command as alice."""
+    path = folder / "alice.toml"
+    path.write_text(
+        'security.protocol = "SASL_PLAINTEXT"\nsasl.mechanism = "SCRAM-SHA-512"\n'
+        'sasl.username = "alice"\nsasl.password = "canary-first"\n'
+    )
+    return replog_here("--client-config", path, *words, "-b", address, stdin=stdin)
+
+
+def test_the_first_user_adds_others_and_all_outlive_a_kill(tmp_path: Path) -> None:
+    config, data = tmp_path / "server.toml", tmp_path / "data"
+    config.write_text(f'"node.id" = 1\n"log.dirs" = ["{data}"]\n"listeners" = ["SASL_PLAINTEXT://127.0.0.1:0"]\n')
+    formatted = replog("storage", "format", "--config", config, "--add-scram", "-", stdin=f"{FIRST}\n")
+    assert formatted.status == 0, formatted
+    with running(config) as (address, process):
+        assert topics(address, "alice", "canary-first") == []
+        with pytest.raises(SaslAuthenticationError):
+            topics(address, "alice", "canary-wrong")
+        added = by_command(tmp_path, address, "users", "add", "bob", "--password-file", "-", stdin="canary of bob\n")
+        assert (added.status, added.out) == (0, "user bob logs in by SCRAM-SHA-256, SCRAM-SHA-512\n"), added
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE_S)
+    with running(config) as (address, process):
+        assert topics(address, "bob", "canary of bob") == []
+        listed = by_command(tmp_path, address, "users", "list", "--json")
+        assert json.loads(listed.out) == {
+            "alice": {"SCRAM-SHA-512": 4096},
+            "bob": {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096},
+        }
+        shown = by_command(tmp_path, address, "users", "list").out
+        assert "alice\tSCRAM-SHA-512 (4,096 iterations)\n" in shown
+        assert by_command(tmp_path, address, "users", "remove", "bob").out == "user bob is removed\n"
+        assert by_command(tmp_path, address, "users", "remove", "bob").status == 1
+        with pytest.raises(SaslAuthenticationError):
+            topics(address, "bob", "canary of bob")
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+    dumped = replog("log", "dump", data / "__cluster_metadata-0", "--deep", "--json").out
+    assert "UserScramCredentialRecord" in dumped
+    assert '"stored_key": "[hidden]"' in dumped
+    for file in data.rglob("*"):
+        assert file.is_dir() or b"canary" not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("line", ["", "\n", "x" * 1025])
+def test_a_password_that_is_none_is_refused_before_anybody_is_asked(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "password"
+    file.write_text(line)
+    done = replog_here("users", "add", "bob", "--password-file", file)
+    assert done.status == 2
+    assert "characters, not 1 to 1,024" in done.err
