@@ -65,6 +65,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "import": f"{_COMMANDS}.files",
     "quotas": "replog.cli.access.quotas",
     "server": f"{_COMMANDS}.storage",
+    "users": "replog.cli.users",
 }
 """Where a command is that has no module of its name; the console stands above the command line, and only its name is known here."""
 

@@ -1,4 +1,4 @@
-"""`replog users`: who can log in by a password."""
+"""`replog users`: who can log in by a password.  Beside `commands`, which is full."""
 
 from __future__ import annotations
 
