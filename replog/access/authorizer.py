@@ -11,6 +11,11 @@ from replog.access.principal import Principal
 class Authorizer(Protocol):
     """Decides who may do what; each call is cheap enough for each request."""
 
+    @property
+    def version(self) -> int:
+        """A number that is another one after each change of what is allowed: what was decided before is then asked again."""
+        ...
+
     def allows(self, principal: Principal, host: str, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
         """Whether a principal that comes from an address may do something to a resource."""
         ...
@@ -24,6 +29,7 @@ class Open:
     """Allows everything to everybody, as a node does that has no authorizer."""
 
     __slots__ = ()
+    version = 0
 
     def allows(self, principal: Principal, host: str, operation: AclOperation, kind: ResourceKind, name: str) -> bool:  # noqa: ARG002
         return True

@@ -22,6 +22,9 @@
     ├── AuthenticationError                one side does not believe the other who it is; never retried
     │   ├── TlsAuthenticationError
     │   └── SaslAuthenticationError, UnsupportedSaslMechanismError, IllegalSaslStateError
+    ├── AuthorizationError                 the principal lacks a right; never retried
+    │   ├── TopicAuthorizationError, GroupAuthorizationError
+    │   └── ClusterAuthorizationError, TransactionalIdAuthorizationError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
     ├── those of consumer groups           at the end of this module; retriable, or the caller's mistake, as the others are
@@ -438,6 +441,34 @@ class IllegalSaslStateError(AuthenticationError):
     """A SASL message where none is expected, such as at a listener without SASL."""
 
     code = ErrorCode.ILLEGAL_SASL_STATE
+
+
+class AuthorizationError(ReplogError):
+    """The principal of the client lacks a right; asking again changes nothing until an administrator grants it."""
+
+
+class TopicAuthorizationError(AuthorizationError):
+    """The principal may not do this to a topic."""
+
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class GroupAuthorizationError(AuthorizationError):
+    """The principal may not do this to a group."""
+
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+class ClusterAuthorizationError(AuthorizationError):
+    """The principal may not do this to the cluster."""
+
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+class TransactionalIdAuthorizationError(AuthorizationError):
+    """The principal may not do this to a transactional id."""
+
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class InconsistentClusterIdError(ReplogError):

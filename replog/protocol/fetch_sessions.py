@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from uuid import UUID
 
@@ -58,6 +59,7 @@ class _Session(Struct, eq=False):
         session_id: Its id.
         positions: What it asks for, what it was told, what has moved since.
         names: The names of its topics; empty if it names them by id.
+        topic_ids: The ids of its topics, and of some that it had.
         by_id: Whether it does.
         manner: What else its last fetch said on which an answer depends.
         used_ms: The time of its last fetch.
@@ -73,6 +75,7 @@ class _Session(Struct, eq=False):
     used_ms: float
     manner: tuple[int, str, bool]
     names: dict[UUID, str] = field(default_factory=dict)
+    topic_ids: set[UUID] = field(default_factory=set)
     epoch: int = INITIAL_EPOCH
     is_asked: bool = False
     closed: asyncio.Future[None] | None = None
@@ -92,11 +95,13 @@ class FetchTurn(Struct, frozen=True):
         session_id: The session that it is one of, or begins; NO_SESSION: none.
         positions: The positions of the session, those of this fetch among them; None: there is no session.
         names: The names of the topics that are told of; empty if they go by id.
+        topic_ids: The ids of the session's topics, and of some that it had.
     """
 
     session_id: int
     positions: FetchPositions[FetchPartition] | None
     names: Mapping[UUID, str]
+    topic_ids: AbstractSet[UUID] = frozenset()
 
 
 class FetchSessions:
@@ -159,7 +164,7 @@ class FetchSessions:
         session.used_ms = now_ms
         session.is_asked = True
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        return FetchTurn(session.session_id, session.positions, session.names)
+        return FetchTurn(session.session_id, session.positions, session.names, session.topic_ids)
 
     def finish(self, turn: FetchTurn, *, is_last: bool) -> int:
         """Ends a fetch.
@@ -235,6 +240,7 @@ class FetchSessions:
         session.names.update(named.names)
         for key, partition in named.partitions.items():
             positions.ask(key, partition)
+            session.topic_ids.add(key[0])
         ids = {name: topic_id for topic_id, name in session.names.items()} if forgotten else {}
         for topic in forgotten:
             topic_id = topic.topic_id if session.by_id else ids.get(topic.topic)

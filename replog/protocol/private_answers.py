@@ -8,13 +8,19 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
 from replog.controller.requests import DrainBroker
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.transactions.requests import ForgetTransactionalId, PrepareTransaction
+from replog.errors import TopicAuthorizationError
+from replog.metadata.records import ResourceType
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode
 from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded
+from replog.protocol.written_steps import Steps
 from replog.rpc.metadata_messages import WaitForMetadata
+from replog.rpc.node_messages import DescribeConfigsRequest
 from replog.rpc.request_limits import check_request
 
 METADATA_WAIT_MAX_MS: Final = 30_000
@@ -26,13 +32,45 @@ Handle = Callable[[KafkaNode, PrivateCall, Call], Awaitable[PrivateAnswer]]
 async def _wait_for_metadata(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
     question: WaitForMetadata = asked.question
     wait_ms = min(max(question.wait_ms, 0), METADATA_WAIT_MAX_MS)
-    return PrivateAnswer(parts=list(await node.wait_for_metadata(question, wait_ms, call.listener)))
+    await _require_all_topics(node, call.rights)
+    parts = list[bytes | memoryview](await node.wait_for_metadata(question, wait_ms, call.listener))
+    if parts:
+        await _require_all_topics(node, call.rights)  # there may be more topics now, or fewer rights
+    return PrivateAnswer(parts=parts)
 
 
-async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+async def _require_all_topics(node: KafkaNode, rights: Rights) -> None:
+    """Returns if a client may know all that there is: it is sent the same as all others, and its configurations with it.
+
+    Raises:
+        TopicAuthorizationError: It may not; it asks by Kafka's Metadata, which leaves out what it may not know.
+    """
+    if rights.is_open:
+        return
+    steps = Steps()
+    for name in node.image.topics_by_name:
+        for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS):
+            if not rights.sees(operation, ResourceKind.TOPIC, name):
+                raise TopicAuthorizationError(
+                    f"{rights.principal} may not {operation.name} every topic of this cluster: ask for those it may by Metadata"
+                )
+        await steps.next()
+
+
+async def _describe_configs(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
+    question: DescribeConfigsRequest = asked.question
+    is_topic = question.resource_type is ResourceType.TOPIC
+    kind, name = (ResourceKind.TOPIC, question.resource_name) if is_topic else (ResourceKind.CLUSTER, CLUSTER_NAME)
+    call.rights.require(AclOperation.DESCRIBE_CONFIGS, kind, name)
+    return await _ask_node(node, asked, call)
+
+
+async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
     question: WaitForGroupNews = asked.question
     check_request(question)
-    return PrivateAnswer(parts=[encoded(await node.coordinate(question.group_id, question, None))])
+    news = await node.coordinate(question.group_id, question, None)
+    call.rights.require(AclOperation.READ, ResourceKind.GROUP, question.group_id)  # it may be a minute later
+    return PrivateAnswer(parts=[encoded(news)])
 
 
 async def _ask_coordinator(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
@@ -74,6 +112,7 @@ _HANDLERS: Final[Mapping[type[Struct], Handle]] = {
     WaitForMetadata: _wait_for_metadata,
     WaitForGroupNews: _wait_for_group_news,
     DrainBroker: _drain_broker,
+    DescribeConfigsRequest: _describe_configs,
     PrepareTransaction: _ask_coordinator,
     ForgetTransactionalId: _ask_coordinator,
 }

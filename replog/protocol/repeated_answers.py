@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from replog.access.authorizer import OPEN, Authorizer
+from replog.access.principal import Principal
 from replog.metadata.image import MetadataImage
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -22,16 +24,18 @@ KEPT_BYTES_MAX = 8 << 20
 
 
 class Asked(Struct, frozen=True):
-    """A request without its sender.
+    """A request, without its sender unless the answer depends on it.
 
     Attributes:
         listener: The name of the listener by which it came, whose addresses the answer tells.
+        sender: Who asks, and from which address; None: all get the same answer.
         key: The key of the API.
         version: The version of the request.
         body: The bytes behind the header.
     """
 
     listener: str
+    sender: tuple[Principal, str] | None
     key: int
     version: int
     body: bytes
@@ -43,14 +47,23 @@ class AnswerSource(Struct, frozen=True):
     Attributes:
         image: The metadata.
         controller_id: The active controller.
+        authorizer: The authorizer that decides what each client is told.
+        rights_version: Which of its decisions hold.
     """
 
     image: MetadataImage
     controller_id: int
+    authorizer: Authorizer
+    rights_version: int
 
     def is_as(self, other: AnswerSource) -> bool:
         """Whether the same answers follow from the other facts."""
-        return self.image is other.image and self.controller_id == other.controller_id
+        return (
+            self.image is other.image
+            and self.controller_id == other.controller_id
+            and self.authorizer is other.authorizer
+            and self.rights_version == other.rights_version
+        )
 
 
 class WrittenAnswer(Struct, frozen=True):
@@ -83,7 +96,7 @@ class RepeatedAnswers:
 
     def __init__(self, source: Callable[[], AnswerSource]) -> None:
         self._now = source
-        self._source = AnswerSource(MetadataImage(), -1)
+        self._source = AnswerSource(MetadataImage(), -1, OPEN, 0)
         self._kept: dict[Asked, Buffers] = {}
         self._kept_bytes = 0
         self._writings: dict[Asked, _Writing] = {}

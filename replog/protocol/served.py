@@ -1,6 +1,7 @@
 """The table of the APIs that are served.  An API that is not in it is not advertised; a request for it ends the connection.
 
-A new API is a row here and functions in `handlers/`: one that answers, one that answers a request which failed as a whole.
+A new API is a row here, functions in `handlers/`: one that answers, one that answers a request which failed as a whole, and a row in
+`rights/table.py`, without which it cannot be served.
 An API's messages and functions are loaded with its first request: forty modules, of which most clients ask for a few.
 """
 
@@ -17,6 +18,8 @@ from msgspec import Struct
 from replog.protocol.handlers.node import COMMIT_OVERLAPPING_BYTES_MAX, Call, Failure, KafkaNode
 from replog.protocol.private import PRIVATE_APIS, PrivateApi
 from replog.protocol.private_answers import handler, refuse_private
+from replog.protocol.rights.needs import Right
+from replog.protocol.rights.table import RIGHTS
 from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.wire.messages.apis import APIS
 from replog.wire.primitives import ELEMENTS_MAX, Reader, Writer
@@ -72,6 +75,7 @@ class Served(Struct, frozen=True):
         versions: The versions that are served.
         flexible_from: The first version with tagged fields.
         load: The function that returns what it needs to answer, loaded when it is called first.
+        right: What a client needs that asks it.
         advertised_from: The first version that is advertised, where that is not the first that is served.
         overlapping_bytes_max: The size of the largest request that may be in flight beside others of its connection: it
             takes its place among them before it waits for anything, so that none overtakes another.  0: none may.
@@ -87,6 +91,7 @@ class Served(Struct, frozen=True):
     versions: range
     flexible_from: int
     load: Callable[[], Handling]
+    right: Right
     advertised_from: int | None = None
     overlapping_bytes_max: int = 0
     is_repeated: Callable[[Any], bool] | None = None
@@ -112,7 +117,7 @@ def _kafka(api: str, module: str, function: str = "", *, last_version: int | Non
     known = APIS[api]
     versions = known.versions if last_version is None else range(known.versions.start, last_version + 1)
     load = partial(_loaded, api, module, function or api)
-    return Served(known.key, known.name, versions, known.flexible_from, load, **others)
+    return Served(known.key, known.name, versions, known.flexible_from, load, RIGHTS[known.key], **others)
 
 
 @cache
@@ -125,7 +130,8 @@ def _loaded(api: str, module: str, function: str) -> Handling:
 
 def _private(api: PrivateApi) -> Served:
     handling = Handling(api, handler(api), refuse_private)
-    return Served(api.API_KEY, api.__name__.removesuffix("Request"), api.VERSIONS, api.FLEXIBLE_FROM, lambda: handling)
+    name = api.__name__.removesuffix("Request")
+    return Served(api.API_KEY, name, api.VERSIONS, api.FLEXIBLE_FROM, lambda: handling, RIGHTS[api.API_KEY])
 
 
 def _has_no_error(response: MetadataResponse) -> bool:

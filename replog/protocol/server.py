@@ -21,17 +21,18 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from replog.errors import BrokerClosedError, BrokerNotAvailableError, ErrorCode, MalformedFrameError, ReplogError
-from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
-from replog.protocol.client_quotas import NO_QUOTAS, ClientQuotas, Quotas
+from replog.errors import BrokerClosedError, ErrorCode, MalformedFrameError, ReplogError
+from replog.protocol.audit import Audit
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, beside
 from replog.protocol.handlers.produce import has_failed, read_in_turns
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
+from replog.protocol.rights.enforcing import answered
+from replog.protocol.rights.table import NOTHING
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
 from replog.protocol.written_steps import elements_count
-from replog.tcp.answers import Answer
-from replog.tcp.connection import NOBODY, Caller
+from replog.tcp.connection import Answer, Caller
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
@@ -66,12 +67,14 @@ class KafkaServer:
     ) -> None:
         handling = Handling(ApiVersionsRequest, self._api_versions, refuse_api_versions)
         request = ApiVersionsRequest
-        own = Served(request.API_KEY, "ApiVersions", request.VERSIONS, request.FLEXIBLE_FROM, lambda: handling)
+        own = Served(request.API_KEY, "ApiVersions", request.VERSIONS, request.FLEXIBLE_FROM, lambda: handling, NOTHING)
         self._node = node
         self._is_serving = is_serving
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
-        self._quotas = ClientQuotas(lambda: _quotas_of(node))
-        self._repeated = RepeatedAnswers(lambda: AnswerSource(node.image, node.controller_id()))
+        self._repeated = RepeatedAnswers(
+            lambda: AnswerSource(node.image, node.controller_id(), node.authorizer, node.authorizer.version)
+        )
+        self._audit = Audit()
         self.counts = RequestCounts()
         self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
 
@@ -84,7 +87,7 @@ class KafkaServer:
         """Whether a request brings records."""
         return bool(_start.unpack_from(frame)[0] == ProduceRequest.API_KEY)
 
-    async def serve(self, frame: memoryview, caller: Caller = NOBODY) -> Answer | None:
+    async def serve(self, frame: memoryview, caller: Caller) -> Answer | None:
         """Answers a request; None: it has no answer.
 
         A node that stops meanwhile ends the connection instead: a client asks again elsewhere, where any error could be final.
@@ -126,7 +129,8 @@ class KafkaServer:
             return framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
         turn = ProduceTurn(caller.in_order)
-        call = Call(version, header.client_id or "", unread, caller, turn)
+        rights = Rights(self._node.authorizer, caller.principal, caller.address, api.name, self._audit)
+        call = Call(version, header.client_id or "", caller, rights, unread, turn)
         if api.is_repeated is not None:
             return framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
         request: object
@@ -167,7 +171,7 @@ class KafkaServer:
             return WrittenAnswer(await _written_in_turns(response, call.version), is_repeated)
 
         try:
-            return await self._repeated.answer(Asked(call.listener, api.key, call.version, bytes(body)), write)
+            return await self._repeated.answer(_asked(call, api, body), write)
         except BrokerClosedError:
             raise
         except ReplogError as error:  # the node does not know the metadata yet
@@ -175,7 +179,8 @@ class KafkaServer:
 
     async def _handle(self, api: Served, request: object, call: Call, size: int) -> Response:
         try:
-            return await api.load().handle(self._node, request, call)
+            response: Response = await answered(api.right, api.load(), self._node, request, call)
+            return response
         except BrokerClosedError:
             raise
         except ReplogError as error:
@@ -197,17 +202,11 @@ class KafkaServer:
         return response
 
 
-def _unanswered(response: Response, mute_s: float) -> Answer | None:
-    """Returns what becomes of the connection behind a produce with acks=0."""
-    failed = isinstance(response, ProduceResponse) and has_failed(response)
-    return Answer(mute_s=mute_s, is_last=failed) if failed or mute_s else None
-
-
-def _quotas_of(node: KafkaNode) -> Quotas:
-    try:
-        return node.image.quotas
-    except BrokerNotAvailableError:  # it has not read the metadata since its start, and refuses what is asked
-        return NO_QUOTAS
+def _asked(call: Call, api: Served, body: memoryview) -> Asked:
+    """Returns a request as its answer is kept: for all clients, or, where they have rights, for those who are the same."""
+    rights = call.rights
+    sender = None if rights.is_open else (rights.principal, rights.host)
+    return Asked(call.listener, sender, api.key, call.version, bytes(body))
 
 
 class _Run(Protocol):

@@ -7,7 +7,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Protocol, TypeVar, cast
 
@@ -26,6 +26,7 @@ class Element(Protocol):
 
 
 E = TypeVar("E", bound=Element)
+T = TypeVar("T")
 
 
 class Steps:
@@ -42,6 +43,16 @@ class Steps:
         if not self._left:
             self._left = AT_ONCE
             await asyncio.sleep(0)
+
+
+async def visible(things: Iterable[T], is_seen: Callable[[T], bool]) -> list[T]:
+    """Returns the things that a client may see; the node does other work in between."""
+    seen, steps = list[T](), Steps()
+    for thing in things:
+        if is_seen(thing):
+            seen.append(thing)
+        await steps.next()
+    return seen
 
 
 class WrittenElements:

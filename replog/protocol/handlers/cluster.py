@@ -5,7 +5,7 @@ from __future__ import annotations
 from replog.controller.requests import FeatureUpdate, UnregisterBroker, UpdateFeatures
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.records import BrokerEndpoint
-from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, reachable, told_controller
+from replog.protocol.handlers.metadata import cluster_operations, reachable, told_controller
 from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -35,9 +35,9 @@ async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, cal
         cluster_id=node.cluster_id,
         controller_id=told_controller(node, endpoints),
         brokers=[_broker(node, broker_id, at) for broker_id, at in sorted({**fenced, **endpoints}.items())],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(
+            call.rights, are_asked=request.include_cluster_authorized_operations
+        ),
     )
 
 

@@ -6,8 +6,13 @@ is not retriable in place of a record.  So any reason why a group has no coordin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from replog.access.entries import AclOperation, ResourceKind
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few
+from replog.protocol.written_steps import Steps
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 SEVERAL_FROM = 4
@@ -23,16 +28,33 @@ async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, cal
     """Returns the coordinators of groups, or of transactional ids."""
     keys = request.coordinator_keys if call.version >= SEVERAL_FROM else [request.key]
     require_few(len(keys), "groups or transactional ids")
+    brokers: Sequence[int | ReplogError]
     if request.key_type == GROUP:
-        brokers = await node.find_coordinators(keys)
+        allowed, denied = await _divided(keys, ResourceKind.GROUP, call.rights)
+        brokers = await node.find_coordinators(allowed)
     elif request.key_type == TRANSACTION:
-        brokers = await node.find_transaction_coordinators(keys)
+        allowed, denied = await _divided(keys, ResourceKind.TRANSACTIONAL_ID, call.rights)
+        brokers = await node.find_transaction_coordinators(allowed)
     else:
         raise InvalidRequestError(
             f"there are no coordinators of type {request.key_type} here, but those of groups (0) and of transactions (1)"
         )
-    found = [_told(node, call, key, broker) for key, broker in zip(keys, brokers, strict=True)]
-    return _shaped(found, of_several=call.version >= SEVERAL_FROM)
+    found = [_told(node, call, key, broker) for key, broker in zip(allowed, brokers, strict=True)]
+    return _shaped(found + denied, of_several=call.version >= SEVERAL_FROM)
+
+
+async def _divided(keys: Sequence[str], kind: ResourceKind, rights: Rights) -> tuple[Sequence[str], list[Coordinator]]:
+    """Returns the keys that a client may ask for, and the answers for the others."""
+    if rights.is_open:
+        return keys, []
+    allowed, denied, steps = list[str](), list[Coordinator](), Steps()
+    for key in keys:
+        if (refused := rights.refused(AclOperation.DESCRIBE, kind, key)) is None:
+            allowed.append(key)
+        else:
+            denied.append(_without(key, Failure(refused.code, str(refused))))
+        await steps.next()
+    return allowed, denied
 
 
 def refuse_find_coordinator(request: FindCoordinatorRequest, failure: Failure) -> FindCoordinatorResponse:

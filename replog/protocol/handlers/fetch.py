@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from replog.access.entries import AclOperation, ResourceKind
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import MetadataImage
+from replog.protocol.caller_rights import Rights
 from replog.protocol.fetch_sessions import Named, SessionRefusal
 from replog.protocol.handlers.metadata import reachable
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, own_text
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, fitting, own_text
 from replog.protocol.handlers.partitions import FOLLOWER, LEADER_CHANGES, endpoints, told_code
+from replog.protocol.written_steps import Steps
+from replog.replication.fetch_positions import PartitionKey
 from replog.rpc.messages import CONSUMER_REPLICA_ID, Buffer, FetchPartition, FetchResult
 from replog.rpc.messages import FetchRequest as NodeRequest
 from replog.rpc.messages import FetchResponse as NodeResponse
@@ -38,8 +45,11 @@ Told = FetchResponse.PartitionData
 async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResponse:
     """Reads, or waits for enough records as long as the client wants."""
     names_count = _check(request)
-    by_id = call.version >= BY_ID_FROM
-    named, unknown = await beside(names_count, _named, node.image, request, by_id=by_id)
+    by_id, image, rights = call.version >= BY_ID_FROM, node.image, call.rights
+    named, unknown = await beside(names_count, _named, image, request, by_id=by_id)
+    denied, rights_version = _Denied(), rights.authorizer.version
+    if not rights.is_open:
+        await _take_out_denied(named, image, rights, denied)
     now_ms = asyncio.get_running_loop().time() * 1000
     turn = node.fetch_sessions.turn(request, named, now_ms=now_ms, closed=call.caller.closed)
     if isinstance(turn, SessionRefusal):
@@ -47,16 +57,23 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
     is_last = True
     try:
         answered = NOTHING
-        if turn.positions is not None or named.partitions:
+        if turn.positions is not None and not rights.is_open:
+            await _find_denied(turn.positions.asked, turn.topic_ids, image, rights, denied)
+        if denied.ends_session:
+            pass  # it is told at once, and begins anew without it
+        elif turn.positions is not None or named.partitions:
             check_partitions(len(turn.positions.asked if turn.positions is not None else ()))
             unread = None if request.offsets_only else call.unread
             answered = await node.fetch(_node_request(node, request, named, call.listener), unread, turn.positions)
-        is_last = bool(unknown) or any(result.error in ENDS_SESSION for result in answered.results)
+        if rights.authorizer.version != rights_version:  # perhaps while it waited
+            answered = await _without_denied(answered, node.image, rights, denied)
+        is_last = bool(unknown or denied.partitions) or any(result.error in ENDS_SESSION for result in answered.results)
     finally:  # what a client that has gone, or whose fetch failed, was told is not known
         session_id = node.fetch_sessions.finish(turn, is_last=is_last)
     response = await beside(len(answered.results), _response, request, answered, turn.names, call.version)
     response.session_id = session_id
     response.responses += [_refused_topic(topic, _code(ErrorCode.UNKNOWN_TOPIC_ID, call.version)) for topic in unknown]
+    response.responses += _denied_topics(denied)
     leaders = (r.leader_id for r in answered.results if r.error in LEADER_CHANGES and r.leader_id >= 0)
     response.node_endpoints = [FetchResponse.NodeEndpoint(*at) for at in endpoints(node, leaders, call.listener)]
     return response
@@ -78,6 +95,83 @@ def _check(request: FetchRequest) -> int:
     count = forgotten + sum(len(topic.partitions) for topic in request.topics)
     check_partitions(count)
     return count
+
+
+# ---- what the client may not read -------------------------------------------------------------------------------------
+
+
+class _Denied(Struct):
+    """The partitions that are refused for want of a right, and why.
+
+    Attributes:
+        texts: The text of each topic, with its name, by its id.
+        partitions: The partitions.
+        ends_session: Whether the session had such partitions: what it asked for before is not asked for now.
+    """
+
+    texts: dict[UUID, tuple[str, str]] = field(default_factory=dict)
+    partitions: list[PartitionKey] = field(default_factory=list)
+    ends_session: bool = False
+
+
+async def _look(topic_ids: Iterable[UUID], image: MetadataImage, rights: Rights, denied: _Denied) -> set[UUID]:
+    """Returns those topics that the client may not read; each is looked at anew."""
+    found, steps = set[UUID](), Steps()
+    for topic_id in topic_ids:
+        topic = image.topics_by_id.get(topic_id)
+        if topic is not None:
+            refused = rights.refused(AclOperation.READ, ResourceKind.TOPIC, topic.name)
+            if refused is not None:
+                found.add(topic_id)
+                denied.texts[topic_id] = topic.name, fitting(str(refused))
+        await steps.next()
+    return found
+
+
+async def _take_out_denied(named: Named, image: MetadataImage, rights: Rights, denied: _Denied) -> None:
+    """Takes out of what a fetch names what its client may not read, so that no session ever has it."""
+    topic_ids = dict.fromkeys(topic_id for topic_id, _ in named.partitions)
+    if refused := await _look(topic_ids, image, rights, denied):
+        denied.partitions += [key for key in named.partitions if key[0] in refused]
+        for key in denied.partitions:
+            del named.partitions[key]
+
+
+async def _find_denied(
+    asked: Iterable[PartitionKey], topic_ids: Iterable[UUID], image: MetadataImage, rights: Rights, denied: _Denied
+) -> None:
+    """Finds what a session has and its client may not read any more."""
+    if refused := await _look(list(topic_ids), image, rights, denied):
+        denied.partitions += [key for key in asked if key[0] in refused]
+        denied.ends_session = True
+
+
+async def _without_denied(
+    answered: NodeResponse, image: MetadataImage, rights: Rights, denied: _Denied
+) -> NodeResponse:
+    """Returns an answer without what its client may not read any more."""
+    topic_ids = dict.fromkeys(result.topic_id for result in answered.results)
+    refused = await _look(topic_ids, image, rights, denied)
+    if not refused:
+        return answered
+    denied.partitions += [(one.topic_id, one.partition_id) for one in answered.results if one.topic_id in refused]
+    left = [
+        (result, records)
+        for result, records in zip(answered.results, answered.batches, strict=True)
+        if result.topic_id not in refused
+    ]
+    return replace(answered, results=tuple(one for one, _ in left), batches=tuple(records for _, records in left))
+
+
+def _denied_topics(denied: _Denied) -> list[FetchResponse.FetchableTopicResponse]:
+    topics: dict[UUID, FetchResponse.FetchableTopicResponse] = {}
+    for topic_id, number in denied.partitions:
+        name, text = denied.texts[topic_id]
+        topic = topics.setdefault(topic_id, FetchResponse.FetchableTopicResponse(name, topic_id))
+        told = _refused(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        told.error_message = text
+        topic.partitions.append(told)
+    return list(topics.values())
 
 
 # ---- what the node is asked ------------------------------------------------------------------------------------------

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 from uuid import UUID
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.controller.requests import CreateTopics, NewTopic
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import INTERNAL_TOPICS, topic_name_trouble
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps
 from replog.protocol.written_steps import Steps, WrittenElements, written_in_steps
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -22,11 +24,6 @@ BY_ID_FROM = 12
 LISTENERS_FROM = 6
 """The first version whose clients know LISTENER_NOT_FOUND; others are told LEADER_NOT_AVAILABLE, as by Kafka."""
 
-CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-TOPIC_OPERATIONS = 0b1101_1111_1000
-GROUP_OPERATIONS = 0b1101_0100_1000
-"""All operations on a cluster, on a topic, on a group: none is denied to a client.  The bits are Kafka's codes."""
-
 CREATED_MAX = 100
 """Topics that one request for metadata makes at most; a client asks again for what is not there."""
 
@@ -36,15 +33,18 @@ CREATION_WAIT_MS = 5_000
 NOT_ASKED = -(2**31)
 """Stands for operations that were not asked for."""
 
+_Found: TypeAlias = TopicImage | MetadataResponse.MetadataResponseTopic
+"""A topic, or why there is none."""
+
 
 async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
     """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
     image, endpoints = node.image, reachable(node, call.listener)
-    found = _asked(image, request, call.version)
+    found = _asked(image, request, call)
     if node.creates_missing_topics and request.allow_auto_topic_creation and request.topics:
         found = await in_steps(found, lambda each: each)
-        await _create_missing(node, found)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        await _create_missing(node, found, call.rights)
+    told = request.include_topic_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, image.brokers[broker_id].rack)
@@ -52,9 +52,9 @@ async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> Met
         ],
         cluster_id=node.cluster_id,
         controller_id=told_controller(node, endpoints),
-        topics=await _written(found, endpoints, operations, call.version),
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        topics=await _written(found, endpoints, call.rights if told else None, call.version),
+        cluster_authorized_operations=cluster_operations(
+            call.rights, are_asked=request.include_cluster_authorized_operations
         ),
     )
 
@@ -71,6 +71,14 @@ def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataRespo
     )
 
 
+def cluster_operations(rights: Rights, *, are_asked: bool) -> int:
+    """Returns the operations on the cluster that a client may do, none of which it is told if it may not describe it (KIP-430)."""
+    if not are_asked:
+        return NOT_ASKED
+    cluster = ResourceKind.CLUSTER
+    return rights.operations(cluster) if rights.allows(AclOperation.DESCRIBE, cluster) else 0
+
+
 def reachable(node: KafkaNode, listener: str) -> dict[int, BrokerEndpoint]:
     """Returns the endpoints, for the clients of a listener, of the brokers that are not fenced, by id."""
     found = {broker_id: node.endpoint(broker_id, listener) for broker_id in sorted(node.image.brokers)}
@@ -83,37 +91,43 @@ def told_controller(node: KafkaNode, endpoints: Mapping[int, BrokerEndpoint]) ->
     return active if active in endpoints else min(endpoints, default=-1)
 
 
-def _asked(
-    image: MetadataImage, request: MetadataRequest, version: int
-) -> Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]:
-    topics = request.topics
+def _asked(image: MetadataImage, request: MetadataRequest, call: Call) -> Iterable[_Found | None]:
+    """Returns what is asked for; None in the place of a topic that is hidden, so that looking for others goes in steps too."""
+    topics, version, rights = request.topics, call.version, call.rights
     if topics is None or (version == 0 and not topics):
-        return image.topics_by_name.values()
+        every = image.topics_by_name.values()
+        return every if rights.is_open else (each if _is_seen(rights, each.name) else None for each in every)
     if version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in topics):
         raise InvalidRequestError(
             f"topics are asked for by id from version {BY_ID_FROM} of Metadata on, not in {version}"
         )
-    return _found(image, topics)
+    return _found(image, topics, rights)
+
+
+def _is_seen(rights: Rights, name: str) -> bool:
+    return rights.sees(AclOperation.DESCRIBE, ResourceKind.TOPIC, name)
 
 
 def _found(
-    image: MetadataImage, topics: Iterable[MetadataRequest.MetadataRequestTopic]
-) -> Iterator[TopicImage | MetadataResponse.MetadataResponseTopic]:
+    image: MetadataImage, topics: Iterable[MetadataRequest.MetadataRequestTopic], rights: Rights
+) -> Iterator[_Found]:
     """Yields each topic that is asked for, or its error, once."""
     seen: set[tuple[str | None, UUID]] = set()
     for topic in topics:
         name = topic.name, topic.topic_id
         if name not in seen:
             seen.add(name)
-            yield _find(image, topic)
+            yield _find(image, topic, rights)
 
 
-def _find(
-    image: MetadataImage, asked: MetadataRequest.MetadataRequestTopic
-) -> TopicImage | MetadataResponse.MetadataResponseTopic:
+def _find(image: MetadataImage, asked: MetadataRequest.MetadataRequestTopic, rights: Rights) -> _Found:
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         by_id = image.topics_by_id.get(asked.topic_id)
+        if by_id is not None and not rights.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, by_id.name):
+            return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked.topic_id)
         return by_id or _unknown(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
+    if not rights.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, asked.name):
+        return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.name, NO_TOPIC_ID)
     by_name = find_topic(image, asked.name)
     return by_name if isinstance(by_name, TopicImage) else _unknown(by_name, asked.name, NO_TOPIC_ID)
 
@@ -130,15 +144,18 @@ def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataRespo
     return MetadataResponse.MetadataResponseTopic(code, name, topic_id)
 
 
-async def _create_missing(
-    node: KafkaNode, found: Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]
-) -> None:
+async def _create_missing(node: KafkaNode, found: Iterable[_Found | None], rights: Rights) -> None:
     """Creates the missing topics, and says so in their answers."""
-    missing = {
-        one.name: one
-        for one in found
-        if not isinstance(one, TopicImage) and one.name and one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    }
+    missing: dict[str, MetadataResponse.MetadataResponseTopic] = {}
+    may_all = rights.sees(AclOperation.CREATE, ResourceKind.CLUSTER)
+    for one in found:
+        if isinstance(one, MetadataResponse.MetadataResponseTopic) and one.name:
+            if one.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if may_all or rights.allows(AclOperation.CREATE, ResourceKind.TOPIC, one.name):
+                missing[one.name] = one
+            else:
+                one.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for name, code in (await _create(node, list(missing))).items() if missing else ():
         missing[name].error_code = code
 
@@ -171,28 +188,38 @@ def _told_of_new(code: ErrorCode) -> ErrorCode:
 
 
 async def _written(
-    found: Iterable[TopicImage | MetadataResponse.MetadataResponseTopic],
+    found: Iterable[_Found | None],
     endpoints: Mapping[int, BrokerEndpoint],
-    operations: int,
+    rights: Rights | None,
     version: int,
 ) -> list[MetadataResponse.MetadataResponseTopic]:
-    """Returns the topics as the answer has them; the node does other work in between."""
+    """Returns the topics as the answer has them; the node does other work in between.
+
+    Args:
+        found: The topics.
+        endpoints: The brokers that the client can reach.
+        rights: The rights of the client, if it is told what it may do to each.
+        version: The version of the answer.
+    """
     topics, steps = WrittenElements(version), Steps()
     for each in found:
-        topics.add(await _topic(each, endpoints, operations, version, steps))
+        if each is not None:
+            operations = NOT_ASKED if rights is None else rights.operations(ResourceKind.TOPIC, each.name or "")
+            topics.add(await _topic(each, endpoints, operations, version, steps))
         await steps.next()
     return cast("list[MetadataResponse.MetadataResponseTopic]", topics)
 
 
 async def _topic(
-    found: TopicImage | MetadataResponse.MetadataResponseTopic,
+    found: _Found,
     endpoints: Mapping[int, BrokerEndpoint],
     operations: int,
     version: int,
     steps: Steps,
 ) -> MetadataResponse.MetadataResponseTopic:
     if isinstance(found, MetadataResponse.MetadataResponseTopic):
-        found.topic_authorized_operations = operations
+        if found.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            found.topic_authorized_operations = operations
         return found
     partitions = (
         _partition(number, found.partitions[number], endpoints, version) for number in sorted(found.partitions)

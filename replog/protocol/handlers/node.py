@@ -11,19 +11,19 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
-from replog.access.principal import ANONYMOUS, Principal
 from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
+from replog.protocol.caller_rights import Rights
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.transaction_messages import WriteMarkersRequest, WriteMarkersResponse
-from replog.tcp.connection import NOBODY, Caller
+from replog.tcp.connection import Caller
 from replog.waiting.asks import Asks
 from replog.waiting.unread_answers import UnreadAnswer
 
@@ -74,7 +74,7 @@ class KafkaNode(Protocol):
 
     @property
     def authorizer(self) -> Authorizer:
-        """What decides who may do what; `OPEN` where everybody may do everything."""
+        """The authorizer that decides what clients may do; `OPEN` where none is configured."""
         ...
 
     @property
@@ -300,15 +300,17 @@ class Call(Struct, frozen=True):
     Attributes:
         version: The version of the API that the client chose.
         client_id: The name that the client gives itself.
-        unread: The share of the answer in the memory for records; None: it has none in it.
         caller: The client, the same object for all requests of a connection.
+        rights: What the client may do.
+        unread: The share of the answer in the memory for records; None: it has none in it.
         turn: The place of the request among those of its connection; None: it has none yet.
     """
 
     version: int
     client_id: str
+    caller: Caller
+    rights: Rights
     unread: UnreadAnswer | None = None
-    caller: Caller = NOBODY
     turn: ProduceTurn | None = None
 
     @property

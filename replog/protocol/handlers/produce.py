@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, text
@@ -125,6 +126,11 @@ async def _produced(node: KafkaNode, request: ProduceRequest, call: Call, opened
     if producers and request.transactional_id is None:
         _refuse_all(response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONAL_ID)
         return response
+    if producers and request.transactional_id is not None:
+        name = request.transactional_id
+        if (refused := call.rights.refused(AclOperation.WRITE, ResourceKind.TRANSACTIONAL_ID, name)) is not None:
+            _refuse_all(response, refused.code, str(refused))
+            return response
     if len(producers) > 1:
         _refuse_all(response, ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
         return response

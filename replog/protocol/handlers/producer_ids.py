@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.coordinator.transactions.requests import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -20,6 +21,7 @@ from replog.coordinator.transactions.requests import (
     InitProducerResponse,
 )
 from replog.errors import CoordinatorLoadInProgressError, ErrorCode, ReplogError, RetriableError
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
 from replog.rpc.messages import InitProducerIdRequest as NodeRequest
@@ -37,6 +39,7 @@ async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call
     """Returns an id that no other producer has, or that of a transactional id."""
     if (request.producer_id == NO_PRODUCER_ID) is not (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
+    _check(request.transactional_id, call.rights)
     try:
         spare = await spare_producer_id(node)
         if request.transactional_id is None:
@@ -46,6 +49,14 @@ async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call
         is_fenced = error.code is ErrorCode.PRODUCER_FENCED and call.version < FENCED_FROM
         return _refused(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else group_code(error.code), str(error))
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+def _check(transactional_id: str | None, rights: Rights) -> None:
+    """Returns if a client may have an id: who writes to any topic may, as in Kafka, for then it writes once what it writes (KIP-679)."""
+    if transactional_id is not None:
+        rights.require(AclOperation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
+    elif not rights.allows_any(AclOperation.WRITE, ResourceKind.TOPIC):
+        rights.require(AclOperation.IDEMPOTENT_WRITE, ResourceKind.CLUSTER)
 
 
 async def spare_producer_id(node: KafkaNode) -> int:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from replog.errors import InvalidRequestError
+from replog.access.entries import AclOperation, ResourceKind
+from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import INTERNAL_TOPICS
-from replog.protocol.handlers.metadata import TOPIC_OPERATIONS, find_topic, partition_code, reachable
+from replog.protocol.handlers.metadata import NOT_ASKED, find_topic, partition_code, reachable
 from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.protocol.written_steps import Steps, written_in_steps
 from replog.wire.messages.describe_topic_partitions import (
@@ -24,6 +25,8 @@ from replog.wire.messages.describe_topic_partitions import (
 
 PARTITIONS_MAX = 2_000
 """The most partitions of one answer, as Kafka's max.request.partition.size.limit."""
+
+_DESCRIBE, _TOPIC = AclOperation.DESCRIBE, ResourceKind.TOPIC
 
 NAMES_AT_ONCE = 5_000
 """Names among which the first ones are looked for at a time: milliseconds."""
@@ -46,17 +49,21 @@ async def describe(node: KafkaNode, request: Request, call: Call) -> Response:
 
     A topic that does not exist counts as one partition, so that a page has its size for any request.
     """
-    image, endpoints, start = node.image, reachable(node, call.listener), _start(request)
+    image, endpoints, start, rights = node.image, reachable(node, call.listener), _start(request), call.rights
+    named = {topic.name for topic in request.topics}
+    names = named or (name for name in image.topics_by_name if rights.sees(_DESCRIBE, _TOPIC, name))
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     response, steps = Response(), Steps()
-    for name in await _first_names({topic.name for topic in request.topics} or image.topics_by_name, start.topic, left):
+    for name in await _first_names(names, start.topic, left):
         first = start.partition if name == start.topic else 0
         if left <= 0:
             response.next_cursor = Response.Cursor(name, first)
             break
-        found = find_topic(image, name)
+        may_describe = rights.allows(_DESCRIBE, _TOPIC, name)
+        found = find_topic(image, name) if may_describe else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        operations = rights.operations(_TOPIC, name) if may_describe else NOT_ASKED
         if not isinstance(found, TopicImage):
-            response.topics.append(TopicAnswer(found, name, topic_authorized_operations=TOPIC_OPERATIONS))
+            response.topics.append(TopicAnswer(found, name, topic_authorized_operations=operations))
             left -= 1
             continue
         wanted = sorted(number for number in found.partitions if number >= first)
@@ -67,7 +74,7 @@ async def describe(node: KafkaNode, request: Request, call: Call) -> Response:
                 topic_id=found.topic_id,
                 is_internal=found.name in INTERNAL_TOPICS,
                 partitions=await written_in_steps(answers, call.version, steps),
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=operations,
             )
         )
         if len(wanted) > left:

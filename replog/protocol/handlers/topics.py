@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.controller.requests import (
     ConfigEntry,
     CreatePartitions,
@@ -78,7 +79,7 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Cal
         asked = CreateTopics(tuple(wanted), request.validate_only)
         created = await node.change(asked, request.timeout_ms)
         made = zip(wanted, created.topics, strict=True)
-        for answer in await in_steps(made, lambda one: _created(node, *one, call.version)):
+        for answer in await in_steps(made, lambda one: _created(node, *one, call)):
             answers[answer.name] = answer
     return CreateTopicsResponse(topics=list(answers.values()))
 
@@ -126,16 +127,20 @@ def _not_created(name: str, code: ErrorCode, message: str) -> NewTopicAnswer:
     return NewTopicAnswer(name, error_code=code, error_message=text(message))
 
 
-def _created(node: KafkaNode, topic: NewTopic, result: TopicResult, version: int) -> NewTopicAnswer:
+def _created(node: KafkaNode, topic: NewTopic, result: TopicResult, call: Call) -> NewTopicAnswer:
     if result.error is not ErrorCode.NONE:
         return _not_created(result.name, result.error, result.message)
+    topic_id = result.topic_id or NO_TOPIC_ID
+    if not call.rights.allows(AclOperation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, result.name):
+        hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return NewTopicAnswer(result.name, topic_id, error_message=None, topic_config_error_code=hidden)
     return NewTopicAnswer(
         result.name,
-        result.topic_id or NO_TOPIC_ID,
+        topic_id,
         error_message=None,
         num_partitions=result.num_partitions,
         replication_factor=result.replication_factor,
-        configs=_configs_of(node, topic) if version >= CONFIGS_FROM else [],
+        configs=_configs_of(node, topic) if call.version >= CONFIGS_FROM else [],
     )
 
 

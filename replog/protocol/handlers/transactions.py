@@ -7,9 +7,10 @@ their own way.  Whether topics exist is decided here, from the metadata.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, cast
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.coordinator.transactions.records import TransactionStatus
 from replog.coordinator.transactions.requests import (
     AddPartitions,
@@ -26,10 +27,11 @@ from replog.coordinator.transactions.requests import (
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
 from replog.protocol.handlers.producer_ids import spare_producer_id
-from replog.protocol.written_steps import Steps, WrittenElements, written_in_steps
+from replog.protocol.written_steps import Steps, WrittenElements, visible, written_in_steps
 from replog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -88,13 +90,19 @@ async def add_partitions_to_txn(
     node: KafkaNode, request: AddPartitionsToTxnRequest, call: Call
 ) -> AddPartitionsToTxnResponse:
     """Makes partitions part of transactions, or says whether they are."""
-    asked = request.transactions if call.version >= OF_BROKERS_FROM else [_alone(request)]
+    if call.version >= OF_BROKERS_FROM:
+        call.rights.require(AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER)
+        asked = request.transactions
+    else:
+        name = request.v3_and_below_transactional_id
+        call.rights.require(AclOperation.WRITE, ResourceKind.TRANSACTIONAL_ID, name)
+        asked = [_alone(request)]
     count = sum(1 + sum(1 + len(topic.partitions) for topic in one.topics) for one in asked)
     require_few(count, "transactions, topics and partitions")
     steps = Steps()
     results = []
     for one in asked:
-        results.append(_Result(one.transactional_id, await _added(node, one, call.version)))
+        results.append(_Result(one.transactional_id, await _added(node, one, call)))
         await steps.next()
     if call.version >= OF_BROKERS_FROM:
         return AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -117,15 +125,27 @@ def _alone(request: AddPartitionsToTxnRequest) -> _Transaction:
     )
 
 
-async def _added(node: KafkaNode, asked: _Transaction, version: int) -> list[_TopicResult]:
+async def _added(node: KafkaNode, asked: _Transaction, call: Call) -> list[_TopicResult]:
+    version = call.version
+    denied = set[str]() if version >= OF_BROKERS_FROM else await _denied(asked.topics, call.rights)
     count = sum(len(topic.partitions) for topic in asked.topics)
     partitions = await beside(count, _partitions, asked.topics)
-    refused = await beside(count, _refused, node.image, partitions, version)
+    refused = await beside(count, _refused, node.image, partitions, version, denied)
     if refused:
         codes = [refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions]
     else:
         codes = await _codes(node, asked, partitions, version)
     return await beside(count, _topic_results, asked.topics, codes)
+
+
+async def _denied(topics: Iterable[_Topic], rights: Rights) -> set[str]:
+    """Returns the topics that a client may not write to; internal ones are refused to everybody anyway."""
+    allows, denied, steps = rights.allows, set[str](), Steps()
+    for name in dict.fromkeys(topic.name for topic in topics):
+        if name not in INTERNAL_TOPICS and not allows(AclOperation.WRITE, ResourceKind.TOPIC, name):
+            denied.add(name)
+        await steps.next()
+    return denied
 
 
 def _partitions(topics: Iterable[_Topic]) -> tuple[TransactionPartition, ...]:
@@ -142,7 +162,7 @@ def _topic_results(topics: Iterable[_Topic], codes: Iterable[ErrorCode]) -> list
 
 
 def _refused(
-    image: MetadataImage, partitions: Iterable[TransactionPartition], version: int
+    image: MetadataImage, partitions: Iterable[TransactionPartition], version: int, denied: Container[str]
 ) -> dict[TransactionPartition, ErrorCode]:
     """Returns the partitions that no transaction of this request may have.
 
@@ -154,7 +174,7 @@ def _refused(
     found: dict[TransactionPartition, ErrorCode] = {}
     for each in partitions:
         topic = topics.get(each.topic)
-        if each.topic in kept_out:
+        if each.topic in kept_out or each.topic in denied:
             found[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or each.partition not in topic.partitions:
             found[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -240,7 +260,7 @@ async def describe_transactions(
         )
     states, steps = WrittenElements(call.version), Steps()  # with up to 10,000 partitions each, they are kept as bytes
     for name in names:
-        states.add(await _described(node, name))
+        states.add(await _described(node, name, call.rights))
         await steps.next()
     return DescribeTransactionsResponse(transaction_states=cast("list[_State]", states))
 
@@ -253,7 +273,7 @@ def refuse_describe_transactions(
     return DescribeTransactionsResponse(transaction_states=[_State(failure.code, name) for name in names])
 
 
-async def _described(node: KafkaNode, name: str) -> _State:
+async def _described(node: KafkaNode, name: str, rights: Rights) -> _State:
     try:
         found: TransactionDescription = await node.coordinate_transaction(name, DescribeTransaction(name), TIMEOUT_MS)
     except ReplogError as error:
@@ -261,6 +281,7 @@ async def _described(node: KafkaNode, name: str) -> _State:
     topics: dict[str, list[int]] = {}
     for each in found.partitions:
         topics.setdefault(each.topic, []).append(each.partition)
+    seen = await visible(sorted(topics), lambda topic: rights.sees(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic))
     return _State(
         transactional_id=name,
         transaction_state=STATUS_NAMES[found.status],
@@ -268,7 +289,7 @@ async def _described(node: KafkaNode, name: str) -> _State:
         transaction_start_time_ms=found.start_ms,
         producer_id=found.producer.producer_id,
         producer_epoch=found.producer.producer_epoch,
-        topics=[_TopicData(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())],
+        topics=[_TopicData(topic, sorted(topics[topic])) for topic in seen],
     )
 
 
@@ -288,8 +309,10 @@ async def list_transactions(node: KafkaNode, request: ListTransactionsRequest, c
     answers: Sequence[ListTransactionsResponse] = await node.coordinate_all_transactions(asked, TIMEOUT_MS)
     found = (
         Listed.TransactionState(each.transactional_id, each.producer_id, STATUS_NAMES[each.status])
-        for answer in answers
-        for each in answer.transactions
+        for each in await visible(
+            (each for answer in answers for each in answer.transactions),
+            lambda each: call.rights.sees(AclOperation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, each.transactional_id),
+        )
     )
     return Listed(
         unknown_state_filters=unknown, transaction_states=await written_in_steps(found, call.version, Steps())

@@ -14,7 +14,7 @@ from replog.client.protocol.questions.cluster import FeatureRange
 from replog.errors import ErrorCode, FeatureUpdateFailedError
 from replog.metadata.features import METADATA_VERSION, TRANSACTION_VERSION
 from replog.protocol.handlers import cluster, topic_partitions
-from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from replog.protocol.handlers.metadata import NOT_ASKED
 from replog.protocol.handlers.node import Failure
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -28,6 +28,9 @@ from replog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFe
 Feature = UpdateFeaturesRequest.FeatureUpdateKey
 Named = DescribeTopicPartitionsRequest.TopicRequest
 Cursor = DescribeTopicPartitionsRequest.Cursor
+
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+TOPIC_OPERATIONS = 0b1101_1111_1000
 
 
 # ---- the cluster -----------------------------------------------------------------------------------------------------

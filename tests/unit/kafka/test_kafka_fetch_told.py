@@ -10,12 +10,13 @@ from kafka_node_kit import Served, serving
 from replog.errors import ErrorCode
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.fetch import fetch, refuse_fetch
-from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.node import Failure
 from replog.rpc.messages import FetchRequest as NodeRequest
 from replog.rpc.messages import FetchResponse as NodeResponse
 from replog.rpc.messages import FetchResult
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.primitives import Reader, Writer
+from tests.unit.kafka.rights_kit import a_call
 
 NEWEST = 18
 
@@ -45,7 +46,7 @@ async def told(
     topic_id = it.kafka.image.topics_by_name["t"].topic_id
     topics = [FetchRequest.FetchTopic("t", topic_id, [FetchRequest.FetchPartition(0)])]
     asked = FetchRequest(**{"topics": topics, **others})
-    response = await fetch(it.kafka, asked, Call(version, "c"))
+    response = await fetch(it.kafka, asked, a_call(version))
     writer = Writer()
     response.write(writer, version)
     return FetchResponse.read(Reader(memoryview(writer.joined())), version)
@@ -128,7 +129,7 @@ async def test_records_are_the_buffers_that_the_log_gave(monkeypatch: pytest.Mon
         data = bytes(100_000)
         monkeypatch.setattr(it.kafka, "fetch", Answers(records=data))
         topics = [FetchRequest.FetchTopic("t", partitions=[FetchRequest.FetchPartition(0)])]
-        response = await fetch(it.kafka, FetchRequest(topics=topics), Call(12, "c"))
+        response = await fetch(it.kafka, FetchRequest(topics=topics), a_call(12))
         writer = Writer()
         response.write(writer, 12)
         assert any(buffer is data for buffer in writer.buffers())

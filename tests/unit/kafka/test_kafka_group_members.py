@@ -28,7 +28,6 @@ from replog.errors import (
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol.handlers.groups import consumer_groups, group_members, group_offsets, groups
 from replog.protocol.handlers.metadata import NOT_ASKED
-from replog.protocol.handlers.node import Call
 from replog.tcp.connection import Caller
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -39,6 +38,7 @@ from replog.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespon
 from replog.wire.messages.offset_fetch import OffsetFetchRequest
 from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from replog.wire.primitives import Reader, Writer
+from tests.unit.kafka.rights_kit import a_call
 
 TOPIC_ID = UUID(int=7)
 
@@ -67,7 +67,7 @@ async def told(node: Node, handle: Any, request: Any, version: int) -> Any:
     sent, written = Writer(), Writer()
     request.write(sent, version)
     received = type(request).read(Reader(memoryview(sent.joined())), version)
-    response = await handle(node, received, Call(version, "client", caller=Caller(ANONYMOUS, "10.0.0.9")))
+    response = await handle(node, received, a_call(version, "client", Caller(ANONYMOUS, "10.0.0.9")))
     response.write(written, version)
     return type(response).read(Reader(memoryview(written.joined())), version)
 

@@ -43,7 +43,7 @@ def frame(request: Any, version: int, cluster_id: str = "") -> memoryview:
 
 
 async def ask(request: Any, version: int, response: type[Any], node: Node | None = None, cluster_id: str = "") -> Any:
-    answer = await KafkaServer(node or Node()).serve(frame(request, version, cluster_id))  # type: ignore[arg-type]
+    answer = await KafkaServer(node or Node()).serve(frame(request, version, cluster_id), Caller(ANONYMOUS))  # type: ignore[arg-type]
     assert answer is not None
     reader = Reader(memoryview(b"".join(answer.buffers))[4:])
     ResponseHeader.read(reader, 1 if version >= response.FLEXIBLE_FROM else 0)

@@ -25,12 +25,12 @@ from replog.metadata.records import (
 )
 from replog.protocol.handlers.cluster import describe_cluster
 from replog.protocol.handlers.metadata import metadata, reachable
-from replog.protocol.handlers.node import Call
 from replog.protocol.handlers.partitions import endpoints
 from replog.tcp.connection import Caller
 from replog.wire.messages.describe_cluster import DescribeClusterRequest
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.primitives import Reader, Writer
+from tests.unit.kafka.rights_kit import a_call
 
 OUTSIDER = Caller(ANONYMOUS, listener="OUTSIDE")
 
@@ -90,7 +90,7 @@ def test_each_listener_has_the_brokers_that_have_it() -> None:
     it = node(image_of(registered(1, at(1)), registered(2, at(2), outside), registered(3, outside, fenced=True)), at(1))
     assert reachable(it, "OUTSIDE") == {2: outside}, "1 has none, 3 is fenced"
     assert list(endpoints(it, [1, 2, 3], "OUTSIDE")) == [(2, "b2.example", 19, None)], "the leaders beside a refusal"
-    asked = describe_cluster(it, DescribeClusterRequest(include_fenced_brokers=True), Call(2, "c", caller=OUTSIDER))
+    asked = describe_cluster(it, DescribeClusterRequest(include_fenced_brokers=True), a_call(2, caller=OUTSIDER))
     assert [(broker.broker_id, broker.host) for broker in asyncio.run(asked).brokers] == [
         (2, "b2.example"),
         (3, "b2.example"),
@@ -108,7 +108,7 @@ def test_who_leads_without_a_port_for_kafkas_clients_is_told_by_a_code_that_the_
         TopicRecord("t", topic_id),
         PartitionRecord(0, topic_id, replicas=(2, 1), isr=(2, 1), leader=2, leader_epoch=0, partition_epoch=0),
     )
-    asked = metadata(node(image, at(1)), MetadataRequest(topics=None), Call(version, "c"))
+    asked = metadata(node(image, at(1)), MetadataRequest(topics=None), a_call(version))
     writer = Writer()
     asyncio.run(asked).write(writer, version)
     (told,) = MetadataResponse.read(Reader(memoryview(writer.joined())), version).topics[0].partitions

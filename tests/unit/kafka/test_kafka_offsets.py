@@ -6,7 +6,7 @@ import pytest
 from kafka_node_kit import Served, batch, serving
 
 from replog.errors import ErrorCode
-from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.node import Failure
 from replog.protocol.handlers.offsets import (
     list_offsets,
     refuse_list_offsets,
@@ -16,6 +16,7 @@ from replog.rpc.messages import ListOffsetsResponse as NodeResponse
 from replog.rpc.messages import ListOffsetsResult
 from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from tests.unit.kafka.rights_kit import a_call
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 NEWEST = 10
@@ -117,7 +118,7 @@ async def test_a_leader_that_does_not_know_the_latest_offset_yet_says_so_in_the_
             return NodeResponse((ListOffsetsResult(topic_id, 0, ErrorCode.OFFSET_NOT_AVAILABLE),))
 
         monkeypatch.setattr(it.kafka, "call", call)
-        response = await list_offsets(it.kafka, asking(Asked(0, timestamp=LATEST)), Call(version, "c"))
+        response = await list_offsets(it.kafka, asking(Asked(0, timestamp=LATEST)), a_call(version))
         assert response.topics[0].partitions == [Listed(0, expected)]
 
 

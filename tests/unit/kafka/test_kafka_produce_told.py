@@ -9,17 +9,16 @@ from uuid import UUID
 import pytest
 from kafka_node_kit import batch, serving
 
-from replog.access.principal import ANONYMOUS
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage, TopicImage
-from replog.protocol.handlers.node import Call, KafkaNode
+from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.handlers.produce import produce
 from replog.records import encode_batch
 from replog.rpc.messages import ProducedTransaction, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
-from replog.tcp.connection import Caller
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.unit.kafka.rights_kit import a_call
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ async def test_a_producer_hears_codes_after_which_it_sends_again(
         monkeypatch.setattr(it.kafka, "produce", answer)
         data = [ProduceRequest.PartitionProduceData(0, batch())]
         request = ProduceRequest(acks=-1, topic_data=[ProduceRequest.TopicProduceData("t", topic_id, data)])
-        response = await produce(it.kafka, request, Call(version, "c"))
+        response = await produce(it.kafka, request, a_call(version))
         (told,) = response.responses[0].partition_responses
         assert isinstance(told, ProduceResponse.PartitionProduceResponse)
         assert (told.error_code, told.error_message) == (expected, "why")
@@ -89,7 +88,7 @@ async def test_a_large_produce_is_taken_up_in_turns_of_the_loop_and_not_overtake
         data = [ProduceRequest.PartitionProduceData(number, batch()) for number in range(count)]
         return ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
 
-    call: Any = Call(9, "c", None, Caller(ANONYMOUS))
+    call: Any = a_call(9)
     sent = [asyncio.create_task(produce(Node(), asked(count), call)) for count in (3_500, 1, 1_001, 2)]  # type: ignore[arg-type]
     while not all(each.done() for each in sent):
         turns += 1
@@ -122,7 +121,7 @@ class Appends:
 async def told_codes(node: Appends, name: str | None, *batches: bytes, version: int = 12) -> list[int]:
     data = [ProduceRequest.PartitionProduceData(number, each) for number, each in enumerate(batches)]
     request = ProduceRequest(name, acks=-1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
-    call: Any = Call(version, "c", None, Caller(ANONYMOUS))
+    call: Any = a_call(version)
     response = await produce(cast("KafkaNode", node), request, call)
     return [each.error_code for each in response.responses[0].partition_responses]
 

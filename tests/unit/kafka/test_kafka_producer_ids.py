@@ -8,11 +8,12 @@ import pytest
 from kafka_node_kit import PRODUCE_VERSION, Served, batch, serving
 
 from replog.errors import ErrorCode
-from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.node import Failure
 from replog.protocol.handlers.producer_ids import init_producer_id, refuse_init_producer_id
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.unit.kafka.rights_kit import a_call
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
 BUMPED = InitProducerIdRequest(transactional_id=None, producer_id=7, producer_epoch=3)
@@ -54,7 +55,7 @@ async def test_a_broker_without_its_lease_is_asked_again(monkeypatch: pytest.Mon
     """Goal: Java's client gives an idempotent producer up for good at BROKER_NOT_AVAILABLE."""
     async with serving() as it:
         monkeypatch.setattr(it.node.parts.replicas.lifecycle, "refuses_because", lambda: "no lease")
-        given = await init_producer_id(it.kafka, IDEMPOTENT, Call(4, "c"))
+        given = await init_producer_id(it.kafka, IDEMPOTENT, a_call(4))
         assert given.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 

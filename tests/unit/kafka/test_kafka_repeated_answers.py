@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from replog.access.authorizer import OPEN
+from replog.access.principal import ANONYMOUS
 from replog.errors import ErrorCode, MalformedFrameError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
@@ -15,6 +17,7 @@ from replog.metadata.registrations import BrokerRegistration, PartitionRegistrat
 from replog.protocol import repeated_answers, server, written_steps
 from replog.protocol.repeated_answers import AnswerSource, Asked, RepeatedAnswers, WrittenAnswer
 from replog.protocol.server import KafkaServer
+from replog.tcp.connection import Caller
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.primitives import Reader, Writer
@@ -45,6 +48,7 @@ class Node:
     cluster_id = "cluster"
     request_timeout_ms = 1_000
     creates_missing_topics = False
+    authorizer = OPEN
 
     def __init__(self) -> None:
         self.image = image(1)
@@ -76,7 +80,7 @@ class Asker:
         writer = Writer()
         RequestHeader(request.API_KEY, VERSION, correlation_id, f"client-{correlation_id}").write(writer, 2)
         request.write(writer, VERSION)
-        answer = await self._server.serve(memoryview(writer.joined()))
+        answer = await self._server.serve(memoryview(writer.joined()), Caller(ANONYMOUS))
         assert answer is not None
         reader = Reader(memoryview(b"".join(answer.buffers))[4:])
         assert ResponseHeader.read(reader, 1).correlation_id == correlation_id
@@ -122,7 +126,7 @@ async def test_what_is_not_there_is_looked_for_each_time(asker: Asker) -> None:
 async def test_bytes_behind_a_request_are_not_looked_at(asker: Asker) -> None:
     """Example: librdkafka's Metadata for all topics in a flexible version, as it was recorded."""
     recorded = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
-    answer = await asker._server.serve(memoryview(recorded))
+    answer = await asker._server.serve(memoryview(recorded), Caller(ANONYMOUS))
     assert answer is not None
     reader = Reader(memoryview(b"".join(answer.buffers))[4:])
     assert ResponseHeader.read(reader, 1).correlation_id == 3
@@ -167,7 +171,7 @@ class Writing:
     """A server whose answers are written when a test says so."""
 
     def __init__(self) -> None:
-        self.source = AnswerSource(image(1), 1)
+        self.source = AnswerSource(image(1), 1, OPEN, 0)
         self.answers = RepeatedAnswers(lambda: self.source)
         self.begun: list[asyncio.Future[WrittenAnswer]] = []
 
@@ -176,7 +180,7 @@ class Writing:
         return await self.begun[-1]
 
     async def ask(self, body: bytes = b"") -> asyncio.Task[repeated_answers.Buffers]:
-        asking = asyncio.create_task(self.answers.answer(Asked(CLIENT_LISTENER, 3, 0, body), self._write))
+        asking = asyncio.create_task(self.answers.answer(Asked(CLIENT_LISTENER, None, 3, 0, body), self._write))
         await settled()
         return asking
 
@@ -197,7 +201,7 @@ async def test_who_asks_after_a_change_is_not_told_what_was_before() -> None:
     first = await it.ask()
     late = []
     for _ in range(3):
-        it.source = AnswerSource(image(2), 1)
+        it.source = AnswerSource(image(2), 1, OPEN, 0)
         late += [await it.ask(), await it.ask()]
     assert len(it.begun) == 1
     await it.finish(b"old")
@@ -224,7 +228,7 @@ async def test_an_answer_for_which_nobody_waits_is_not_written_to_its_end() -> N
     for one in asking:
         one.cancel()
     again = asyncio.create_task(
-        it.answers.answer(Asked(CLIENT_LISTENER, 3, 0, b""), it._write)
+        it.answers.answer(Asked(CLIENT_LISTENER, None, 3, 0, b""), it._write)
     )  # in the same turn of the loop
     await settled()
     assert it.begun.pop(0).cancelled()
@@ -259,7 +263,7 @@ async def test_answers_are_bounded() -> None:
     each = bytes(repeated_answers.KEPT_BYTES_MAX // 2)
     assert [await told(it, b"%d" % number, each) for number in range(3)] == [True] * 3
     assert [await told(it, b"%d" % number, each) for number in range(3)] == [False, False, True]
-    it.source = AnswerSource(image(2), 1)
+    it.source = AnswerSource(image(2), 1, OPEN, 0)
     assert await told(it, b"0", b"")
     long = bytes(repeated_answers.ASKED_BYTES_MAX + 1)
     assert await told(it, long, b"x")
@@ -270,7 +274,7 @@ async def test_an_answer_of_the_past_is_not_kept() -> None:
     """Example: the metadata changed while the handler waited."""
     it = Writing()
     asking = await it.ask()
-    it.source = AnswerSource(image(2), 1)
+    it.source = AnswerSource(image(2), 1, OPEN, 0)
     assert await told(it, b"other", b"")
     await it.finish(b"old")
     assert await asking == [b"old"]

@@ -14,7 +14,7 @@ from replog.coordinator.transactions.requests import ListedTransaction, ListTran
 from replog.errors import ErrorCode
 from replog.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.protocol.handlers import transactions
-from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.node import Failure
 from replog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -25,6 +25,7 @@ from replog.wire.messages.list_transactions import ListTransactionsRequest
 from replog.wire.messages.list_transactions import ListTransactionsResponse as Listed
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from replog.wire.primitives import Reader, Writer
+from tests.unit.kafka.rights_kit import a_call
 
 KEYS: dict[str, Any] = {"transaction_state_log_num_partitions": 2, "offsets_topic_num_partitions": 2}
 LATER = {
@@ -361,7 +362,7 @@ async def test_others_have_their_turn_while_a_long_list_is_written() -> None:
 
     counting = asyncio.create_task(count())
     broker: Any = Broker()
-    listed = await transactions.list_transactions(broker, ListTransactionsRequest(), Call(1, ""))
+    listed = await transactions.list_transactions(broker, ListTransactionsRequest(), a_call(1))
     counting.cancel()
     assert turns > 10
     written = Writer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.coordinator.assignors import Assignment, assignment_in
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.describing.requests import (
@@ -15,9 +16,10 @@ from replog.coordinator.describing.requests import (
 )
 from replog.errors import ErrorCode, InvalidGroupIdError, ReplogError
 from replog.metadata.image import MetadataImage
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
-from replog.protocol.handlers.metadata import GROUP_OPERATIONS
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
+from replog.protocol.written_steps import Steps
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -26,6 +28,10 @@ from replog.wire.messages.consumer_group_heartbeat import (
 
 Heartbeat = ConsumerGroupHeartbeatRequest
 Describe = ConsumerGroupDescribeResponse
+
+HAS_HIDDEN_TOPICS = (
+    "the group has topics that this principal may not DESCRIBE: have who administers the cluster allow it"
+)
 
 _MEMBER_TYPES: Mapping[GroupType, int] = {GroupType.CLASSIC: 0, GroupType.CONSUMER: 1}
 
@@ -81,7 +87,7 @@ def _assigned(assignment: Assignment) -> ConsumerGroupHeartbeatResponse.Assignme
 # ---- descriptions -----------------------------------------------------------------------------------------------------
 
 
-async def describe(node: KafkaNode, request: ConsumerGroupDescribeRequest, call: Call) -> Describe:  # noqa: ARG001 -- the shape of handlers
+async def describe(node: KafkaNode, request: ConsumerGroupDescribeRequest, call: Call) -> Describe:
     """Describes groups, each for itself."""
     require_few(len(request.group_ids), "groups")
     found = await each_or_failure(
@@ -89,10 +95,26 @@ async def describe(node: KafkaNode, request: ConsumerGroupDescribeRequest, call:
     )
     count = sum(len(told.members) for _, told in found if not isinstance(told, Failure))
     groups = await beside(len(found) + count, _all_described, node.image, found)
+    if not call.rights.is_open:
+        groups = [await _seen(each, call.rights) for each in groups]
     for each in groups:
         if request.include_authorized_operations and each.error_code == ErrorCode.NONE:
-            each.authorized_operations = GROUP_OPERATIONS
+            each.authorized_operations = call.rights.operations(ResourceKind.GROUP, each.group_id)
     return Describe(groups=groups)
+
+
+async def _seen(group: Describe.DescribedGroup, rights: Rights) -> Describe.DescribedGroup:
+    """Returns a group, or that it has topics which the client may not see, as Kafka does."""
+    names, steps = set[str](), Steps()
+    for member in group.members:
+        names.update(topic.topic_name for topic in member.assignment.topic_partitions)
+        names.update(topic.topic_name for topic in member.target_assignment.topic_partitions)
+        await steps.next()
+    for name in sorted(names):
+        if (refused := rights.refused(AclOperation.DESCRIBE, ResourceKind.TOPIC, name)) is not None:
+            return _without(group.group_id, Failure(refused.code, HAS_HIDDEN_TOPICS))
+        await steps.next()
+    return group
 
 
 def refuse_describe(request: ConsumerGroupDescribeRequest, failure: Failure) -> Describe:

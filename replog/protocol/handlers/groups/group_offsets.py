@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
@@ -30,6 +31,7 @@ from replog.coordinator.offsets.requests import (
 from replog.coordinator.offsets.transactions import CommitTransactionalOffsets
 from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
+from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import (
     COMMIT_OVERLAPPING_BYTES_MAX,
@@ -40,6 +42,7 @@ from replog.protocol.handlers.node import (
     fitting,
     require_few,
 )
+from replog.protocol.written_steps import Steps, visible
 from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -62,6 +65,9 @@ _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 _DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 _Groups = OffsetFetchRequest.OffsetFetchRequestGroup
+
+_DENIED = (-1, -1, "", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""What is told in place of an offset, its leader epoch, its metadata and its error, of a topic that is hidden."""
 
 _Asked = TypeVar("_Asked", CommitOffsets, CommitTransactionalOffsets, FetchOffsets, DeleteOffsets)
 _Topic = TypeVar("_Topic", TopicToCommit, TopicToFetch, TopicToForget)
@@ -240,14 +246,17 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call)
             group.group_id: group for group in reversed(request.groups)
         }  # each is answered once, however often named
         asked_for = (first[name] for name in dict.fromkeys(group.group_id for group in request.groups))
-        groups = [await _group(node, image, group, call.version, request.require_stable) for group in asked_for]
+        groups = [await _group(node, image, group, call, request.require_stable) for group in asked_for]
         return OffsetFetchResponse(groups=groups)
     try:
         asked = FetchOffsets(request.group_id, None, wants_stable=request.require_stable)
-        found = await _fetched(node, asked, image, request.topics)
+        allowed, denied = await _divided(request.topics, request.group_id, call.rights)
+        found = await _fetched(node, asked, image, allowed, call.rights)
     except ReplogError as error:
         return refuse_offset_fetch(request, failure_of(error))
-    return OffsetFetchResponse(topics=await beside(_size(found), _old_topics, found))
+    return OffsetFetchResponse(
+        topics=[*await beside(_size(found), _old_topics, found), *map(_denied_old_topic, denied)]
+    )
 
 
 def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> OffsetFetchResponse:
@@ -276,34 +285,63 @@ async def _group(
     node: KafkaNode,
     image: MetadataImage,
     group: _Groups,
-    version: int,
+    call: Call,
     wants_stable: bool,
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    has_members = call.version >= NEW_MEMBERS_FROM
     asked = FetchOffsets(
         group.group_id,
         None,
-        group.member_id if version >= NEW_MEMBERS_FROM else None,
-        group.member_epoch if version >= NEW_MEMBERS_FROM else -1,
+        group.member_id if has_members else None,
+        group.member_epoch if has_members else -1,
         wants_stable,
     )
     try:
-        found = await _fetched(node, asked, image, group.topics)
+        allowed, denied = await _divided(group.topics, group.group_id, call.rights)
+        found = await _fetched(node, asked, image, allowed, call.rights)
     except ReplogError as error:
         failure = failure_of(error)
         return OffsetFetchResponse.OffsetFetchResponseGroup(
             group.group_id, error_code=failure.code, error_message=failure.message
         )
     told = await beside(_size(found), _all_topics if group.topics is None else _topics, found)
-    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, told)
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, [*told, *map(_denied_topic, denied)])
+
+
+async def _divided(
+    topics: Sequence[_FetchedTopic] | None, group_id: str, rights: Rights
+) -> tuple[Sequence[_FetchedTopic] | None, list[_FetchedTopic]]:
+    """Returns the topics whose offsets a client may know, and the others.
+
+    Raises:
+        GroupAuthorizationError: It may not know those of the group.
+    """
+    rights.require(AclOperation.DESCRIBE, ResourceKind.GROUP, group_id)
+    if topics is None or rights.is_open:
+        return topics, []
+    allowed, denied, steps = list[_FetchedTopic](), list[_FetchedTopic](), Steps()
+    for topic in topics:
+        may_know = rights.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
+        (allowed if may_know else denied).append(topic)
+        await steps.next()
+    return allowed, denied
 
 
 async def _fetched(
-    node: KafkaNode, asked: FetchOffsets, image: MetadataImage, topics: Sequence[_FetchedTopic] | None
+    node: KafkaNode,
+    asked: FetchOffsets,
+    image: MetadataImage,
+    topics: Sequence[_FetchedTopic] | None,
+    rights: Rights,
 ) -> list[TopicOffsets]:
-    """Returns the coordinator's answer for topics, some at a time; None: for all that the group has."""
+    """Returns the coordinator's answer for topics, some at a time; None: for all that the group has and the client may see."""
     if topics is None:
         every: FetchOffsetsResponse = await node.coordinate(asked.group_id, asked, TIMEOUT_MS)
-        return list(every.topics)
+        if rights.is_open:
+            return list(every.topics)
+        return await visible(
+            every.topics, lambda each: rights.sees(AclOperation.DESCRIBE, ResourceKind.TOPIC, each.topic)
+        )
     count = sum(1 + len(each.partition_indexes) for each in topics)
     pieces: list[_Piece[TopicToFetch]] = await beside(count, lambda: in_pieces(_to_fetch(image, topics)))
     return await coordinated(node, asked, pieces)
@@ -349,6 +387,20 @@ def _all_topics(found: Sequence[TopicOffsets]) -> list[OffsetFetchResponse.Offse
     return told
 
 
+def _denied_topic(topic: _FetchedTopic) -> OffsetFetchResponse.OffsetFetchResponseTopics:
+    kind = OffsetFetchResponse.OffsetFetchResponsePartitions
+    return OffsetFetchResponse.OffsetFetchResponseTopics(
+        topic.name, partitions=[kind(number, *_DENIED) for number in topic.partition_indexes]
+    )
+
+
+def _denied_old_topic(topic: _FetchedTopic) -> OffsetFetchResponse.OffsetFetchResponseTopic:
+    kind = OffsetFetchResponse.OffsetFetchResponsePartition
+    return OffsetFetchResponse.OffsetFetchResponseTopic(
+        topic.name, [kind(number, *_DENIED) for number in topic.partition_indexes]
+    )
+
+
 def _old_topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopic]:
     return [
         OffsetFetchResponse.OffsetFetchResponseTopic(
@@ -381,6 +433,13 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, call: Cal
 def refuse_offset_delete(_request: OffsetDeleteRequest, failure: Failure) -> OffsetDeleteResponse:
     """Returns the answer to a request that failed as a whole."""
     return OffsetDeleteResponse(error_code=group_code(failure.code))
+
+
+def refuse_topic_of_offset_delete(
+    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, failure: Failure
+) -> OffsetDeleteResponse.OffsetDeleteResponseTopic:
+    """Returns what is told of a topic that is refused for itself."""
+    return _DeleteTopic(topic.name, [_DeletePartition(each.partition_index, failure.code) for each in topic.partitions])
 
 
 def _to_forget(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.coordinator.consumers.requests import DeleteGroup
 from replog.coordinator.describing.requests import (
     DescribedGroup,
@@ -12,9 +13,8 @@ from replog.coordinator.describing.requests import (
 )
 from replog.errors import ErrorCode, ReplogError, RequestTimedOutError
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
-from replog.protocol.handlers.metadata import GROUP_OPERATIONS
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few, text
-from replog.protocol.written_steps import Steps, written_in_steps
+from replog.protocol.written_steps import Steps, visible, written_in_steps
 from replog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from replog.wire.messages.list_groups import ListGroupsRequest
@@ -72,10 +72,14 @@ async def list_groups(node: KafkaNode, request: ListGroupsRequest, call: Call) -
         answers: list[ListGroupsResponse] = await node.coordinate_all(asked, TIMEOUT_MS)
     except ReplogError as error:
         return refuse_list_groups(request, failure_of(error))
+    rights = call.rights
+    sees_all = rights.sees(AclOperation.DESCRIBE, ResourceKind.CLUSTER)
     listed = (
         Listed.ListedGroup(each.group_id, each.protocol_type, each.state, each.group_type.value)
-        for answer in answers
-        for each in answer.groups
+        for each in await visible(
+            (each for answer in answers for each in answer.groups),
+            lambda each: sees_all or rights.sees(AclOperation.DESCRIBE, ResourceKind.GROUP, each.group_id),
+        )
     )
     return Listed(groups=await written_in_steps(listed, call.version, Steps()))
 
@@ -95,7 +99,7 @@ async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, call:
     groups = [_described(name, told, call.version) for name, told in found]
     for each in groups:
         if request.include_authorized_operations and each.error_code == ErrorCode.NONE:
-            each.authorized_operations = GROUP_OPERATIONS
+            each.authorized_operations = call.rights.operations(ResourceKind.GROUP, each.group_id)
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from replog.access.authorizer import OPEN
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.node import Failure
 from replog.protocol.served import SERVED
 from replog.wire.primitives import Reader, Writer
+from tests.unit.kafka.rights_kit import a_call
 
 NOW_MS = 1_000_000
 
@@ -75,7 +77,7 @@ async def by_handlers(node: Any, request: Any, version: int) -> Any:
     """Returns the answer of a replog broker's handlers, which see `node`."""
     (api,) = (one for one in SERVED if one.load().request is type(request))
     try:
-        return await api.load().handle(node, request, Call(version, "me"))
+        return await api.load().handle(node, request, a_call(version, "me"))
     except ReplogError as error:
         return api.load().refuse(request, Failure(error.code, str(error)))
 
@@ -92,7 +94,7 @@ class MirrorBroker(ScriptedBroker):
         within_ms: The time that they gave it for the last.
     """
 
-    node_id, cluster_id, creates_missing_topics = 1, "c", False
+    node_id, cluster_id, creates_missing_topics, authorizer = 1, "c", False, OPEN
 
     def __init__(self, outcomes: Sequence[Any], versions: Mapping[type[Any], int] | None = None) -> None:
         super().__init__(versions=versions)

@@ -1,0 +1,102 @@
+"""What the sender of one request may do, as handlers ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from replog.access.authorizer import OPEN, Authorizer
+from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
+from replog.access.principal import Principal
+from replog.errors import (
+    AuthorizationError,
+    ClusterAuthorizationError,
+    GroupAuthorizationError,
+    TopicAuthorizationError,
+    TransactionalIdAuthorizationError,
+)
+from replog.protocol.audit import Audit
+
+_ERRORS: Final[Mapping[ResourceKind, type[AuthorizationError]]] = {
+    ResourceKind.TOPIC: TopicAuthorizationError,
+    ResourceKind.GROUP: GroupAuthorizationError,
+    ResourceKind.CLUSTER: ClusterAuthorizationError,
+    ResourceKind.TRANSACTIONAL_ID: TransactionalIdAuthorizationError,
+}
+
+_OPERATIONS: Final[Mapping[ResourceKind, int]] = {
+    ResourceKind.CLUSTER: 0b1_1111_1010_0000,
+    ResourceKind.TOPIC: 0b1101_1111_1000,
+    ResourceKind.GROUP: 0b1101_0100_1000,
+}
+"""The operations that there are on each kind, as Kafka tells them to clients (KIP-430): the bits are its codes."""
+
+
+class Rights(Struct, frozen=True):
+    """What one client may do, at the moment at which it is asked.
+
+    Attributes:
+        authorizer: The authorizer of the node.
+        principal: Who the client is.
+        host: The address of the client; "" where it is not known.
+        api: The name of the API that it asks, for the audit log.
+        audit: The log of what is denied.
+    """
+
+    authorizer: Authorizer
+    principal: Principal
+    host: str
+    api: str
+    audit: Audit
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the node lets everybody do everything: there is nothing to ask."""
+        return self.authorizer is OPEN
+
+    def sees(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> bool:
+        """Whether something is allowed that nobody asked for by name: what is hidden in a list is not told in the log."""
+        return self.is_open or self.authorizer.allows(self.principal, self.host, operation, kind, name)
+
+    def allows(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> bool:
+        """Whether something is allowed that the client asks for; tells it in the log if it is not."""
+        if self.sees(operation, kind, name):
+            return True
+        self.audit.denied(self.principal, self.host, self.api, operation, kind, name)
+        return False
+
+    def allows_any(self, operation: AclOperation, kind: ResourceKind) -> bool:
+        """Whether there may be a resource of a kind to which the client may do something."""
+        return self.is_open or self.authorizer.allows_any(self.principal, self.host, operation, kind)
+
+    def refused(
+        self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME
+    ) -> AuthorizationError | None:
+        """Returns the error that says what is not allowed; None: it is."""
+        return None if self.allows(operation, kind, name) else self.error(operation, kind, name)
+
+    def error(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> AuthorizationError:
+        """Returns the error of something that is denied."""
+        what = "the cluster" if kind is ResourceKind.CLUSTER else f'{kind.name} "{name}"'
+        return _ERRORS[kind](
+            f"{self.principal}, coming from {self.host or 'an unknown address'}, may not {operation.name} {what}: have who "
+            f"administers the cluster allow {operation.name} on {kind.name} {name} to {self.principal}"
+        )
+
+    def require(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> None:
+        """Returns if something is allowed.
+
+        Raises:
+            AuthorizationError: It is not.
+        """
+        if (refused := self.refused(operation, kind, name)) is not None:
+            raise refused
+
+    def operations(self, kind: ResourceKind, name: str = CLUSTER_NAME) -> int:
+        """Returns the bits of the operations that are allowed, as Kafka's clients are told them (KIP-430)."""
+        every = _OPERATIONS[kind]
+        if self.is_open:
+            return every
+        return sum(1 << each for each in AclOperation if every >> each & 1 and self.sees(each, kind, name))
