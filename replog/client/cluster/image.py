@@ -117,7 +117,10 @@ class ClusterImage(Struct, frozen=True, dict=True):
             steps: The steps of a watch since this image, up to the one with `is_last`.
         """
         last = steps[-1]
-        if last.cluster_id == self.cluster_id and last.metadata_offset < self.metadata_offset:
+        is_same_count = (
+            are_kafkas(last.brokers) is self.is_counted
+        )  # it is another where rights were given, or taken away
+        if last.cluster_id == self.cluster_id and is_same_count and last.metadata_offset < self.metadata_offset:
             return self
         topics = self.topics
         if any(map(_changes_topics, steps)):

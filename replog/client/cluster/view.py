@@ -288,8 +288,9 @@ class ClusterView:
             )
         if topic is not None:
             return topic
+        hidden = ", or this client may not DESCRIBE it" if self.image.is_counted else ""
         raise UnknownTopicOrPartitionError(
-            f'topic "{name}" does not exist in cluster {self.cluster_id}. '
+            f'topic "{name}" does not exist in cluster {self.cluster_id}{hidden}. '
             "`replog topics list` shows the topics, `replog topics create` makes one."
         )
 

@@ -39,7 +39,7 @@ async def watched_images(
     Raises:
         ConnectionLostError: Nothing came within the limit, or the connection was lost.
     """
-    updates = connection.watch_metadata(WatchRequest(known.metadata_offset, follow))
+    updates = connection.watch_metadata(WatchRequest(known.shared_offset, follow))
     problem = "sends no metadata"
     try:
         steps: list[MetadataUpdate] = []

@@ -25,6 +25,7 @@ from replog.errors import (
     MalformedFrameError,
     ReplogError,
     ThrottledError,
+    TopicAuthorizationError,
     UnsupportedVersionError,
 )
 from replog.errors.from_code import error_from_number
@@ -413,10 +414,15 @@ class KafkaConnection:
         link = await self._open()
         try:
             if PRIVATE_APIS[WaitForMetadata].API_KEY in link.versions:
-                updates = _pushed_metadata(link, request)
-            else:
-                updates = self._polls.updates(link, self._endpoint.address, request)
-            async for update in updates:
+                try:
+                    async for update in _pushed_metadata(link, request):
+                        yield update
+                    return
+                except (
+                    TopicAuthorizationError
+                ):  # that is for those who may know of every topic: others ask for what they may
+                    pass
+            async for update in self._polls.updates(link, self._endpoint.address, request):
                 yield update
         finally:
             link.lose(ConnectionLostError("the watch has ended"))
