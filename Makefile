@@ -93,7 +93,7 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/pictures.py tools/site_pages.py tools/stream_soak.py tools/once_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
+		tools/pictures.py tools/site_pages.py tools/stream_soak.py tools/once_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py tools/rights_page.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/python -m tests.lint
@@ -103,6 +103,7 @@ lint:
 	.venv/bin/python tools/quorum_roles.py --check
 	.venv/bin/python tools/spark_options.py --check
 	.venv/bin/python tools/kafka_clients.py --check
+	.venv/bin/python tools/rights_page.py --check
 
 format:
 	$(call install,dev)
@@ -123,6 +124,7 @@ docs:
 	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
 	.venv/bin/python tools/quorum_roles.py
 	.venv/bin/python tools/spark_options.py
+	.venv/bin/python tools/rights_page.py
 
 # strict: a broken link or an unknown name ends it (with --quiet it would not)
 docs-site:

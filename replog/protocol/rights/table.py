@@ -1,7 +1,7 @@
 """The table of rights: what each API needs, as Apache Kafka 4.1 has it (`KafkaApis`, `ControllerApis`), and what ours need.
 
 An API without a row cannot be served: its row in `served.py` has its right.  `docs/RIGHTS.md` is this table for people, and
-`tests/unit/kafka/test_kafka_rights_page.py` holds the two equal.
+`tools/rights_page.py` writes it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from kafka_node_kit import Served, batch, serving
@@ -13,12 +13,19 @@ from rights_kit import AllowedOnly, Grant
 
 from replog.access.authorizer import OPEN
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
+from replog.controller.requests import DrainBroker
+from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.coordinator.transactions.requests import ForgetTransactionalId, Incarnation, PrepareTransaction
 from replog.errors import ErrorCode
+from replog.metadata.records import ResourceType as ConfigsOf
 from replog.protocol.handlers.node import Failure
-from replog.protocol.private import PRIVATE_APIS
+from replog.protocol.private import FIRST_KEY, PRIVATE_APIS, PrivateAnswer, PrivateRequest
 from replog.protocol.rights.needs import Inside, Need
 from replog.protocol.rights.table import RIGHTS
 from replog.protocol.served import SERVED
+from replog.rpc.metadata_messages import WaitForMetadata
+from replog.rpc.node_messages import DescribeConfigsRequest as OurDescribeConfigsRequest
+from replog.rpc.node_messages import DescribeNodeConfigsRequest, DescribeNodeRequest, LocateSegmentsRequest
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -299,14 +306,14 @@ def _commit(*topics: str) -> OffsetCommitRequest:
 
 async def committed(it: Served, *topics: str) -> dict[str, int]:
     """What a commit is told of each topic, once the group has a coordinator."""
+    told = dict.fromkeys(topics, int(ErrorCode.NOT_COORDINATOR))
     async with asyncio.timeout(20):
-        while True:
+        while {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR} & set(told.values()):
             await it.kafka.find_coordinators(["g"])
             answer = await it.ask(_commit(*topics), 8, OffsetCommitResponse)
             told = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-            if not {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR} & set(told.values()):
-                return told
             await asyncio.sleep(0.01)
+    return told
 
 
 async def test_offsets_of_groups_need_the_group_and_the_topic() -> None:
@@ -458,3 +465,59 @@ async def test_the_cluster_is_altered_by_those_who_may() -> None:
         authorizer.allow((ALTER, CLUSTER, CLUSTER_NAME))
         answer = await it.ask(UnregisterBrokerRequest(9), 0, UnregisterBrokerResponse)
         assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+# ---- our own APIs ----------------------------------------------------------------------------------------------------
+
+
+class AnyAnswer(PrivateAnswer):
+    """The answer to any of our own requests, which has no key of its own."""
+
+    API_KEY: ClassVar = FIRST_KEY
+
+
+async def _private(it: Served, question: Any) -> int:
+    asked = PrivateRequest(PRIVATE_APIS[type(question)], question, 5000)
+    code: int = (await it.ask(asked, 0, AnyAnswer)).error_code
+    return code
+
+
+async def test_locations_of_files_need_the_cluster_and_the_topic() -> None:
+    async with guarded() as (it, authorizer):
+        topic_id = it.kafka.image.topics_by_name["secret"].topic_id
+        asked = LocateSegmentsRequest(topic_id, 0, -1, 0, 1, "elsewhere")
+        assert await _private(it, asked) == NO_CLUSTER
+        authorizer.allow(ON_CLUSTER)
+        assert await _private(it, asked) == NO_TOPIC
+        authorizer.allow((READ, TOPIC, "secret"))
+        assert await _private(it, asked) not in {NO_CLUSTER, NO_TOPIC}
+        unknown = LocateSegmentsRequest(type(topic_id)(int=99), 0, -1, 0, 1, "elsewhere")
+        assert await _private(it, unknown) == NO_TOPIC
+
+
+async def test_all_metadata_are_for_those_who_may_know_all_topics() -> None:
+    async with guarded(*((operation, TOPIC, "mine") for operation in (DESCRIBE, DESCRIBE_CONFIGS))) as (it, authorizer):
+        assert await _private(it, WaitForMetadata()) == NO_TOPIC
+        authorizer.allow((DESCRIBE, TOPIC, "secret"))
+        assert await _private(it, WaitForMetadata()) == NO_TOPIC, "they tell configurations, too"
+        authorizer.allow((DESCRIBE_CONFIGS, TOPIC, "secret"))
+        assert await _private(it, WaitForMetadata()) == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "refused"),
+    [
+        (DescribeNodeRequest(), NO_CLUSTER),
+        (DescribeNodeConfigsRequest(), NO_CLUSTER),
+        (OurDescribeConfigsRequest(ConfigsOf.TOPIC, "secret"), NO_TOPIC),
+        (OurDescribeConfigsRequest(ConfigsOf.BROKER, "1"), NO_CLUSTER),
+        (DrainBroker(1, drained=True), NO_CLUSTER),
+        (WaitForGroupNews("g", "m", 1, 0), NO_GROUP),
+        (PrepareTransaction("t", Incarnation(1, 0)), NO_TRANSACTION),
+        (ForgetTransactionalId("t"), NO_TRANSACTION),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_our_own_questions_are_refused(question: Any, refused: ErrorCode) -> None:
+    async with guarded() as (it, _):
+        assert await _private(it, question) == refused
