@@ -142,8 +142,9 @@ async def _find_denied(
 ) -> None:
     """Finds what a session has and its client may not read any more."""
     if refused := await _look(list(topic_ids), image, rights, denied):
-        denied.partitions += [key for key in asked if key[0] in refused]
-        denied.ends_session = True
+        found = [key for key in asked if key[0] in refused]
+        denied.partitions += found
+        denied.ends_session = bool(found)  # of topics that it has forgotten nothing is asked
 
 
 async def _without_denied(

@@ -176,6 +176,18 @@ async def test_a_right_that_is_taken_away_ends_a_session_in_the_next_fetch() -> 
         assert lost.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+async def test_a_session_goes_on_without_a_topic_that_it_has_forgotten() -> None:
+    async with guarded((READ, TOPIC, "mine"), (READ, TOPIC, "secret"), (WRITE, TOPIC, "mine")) as (it, authorizer):
+        first = await it.ask(_fetch("secret", "mine"), 12, FetchResponse)
+        forgetting = _fetch(session_id=first.session_id, epoch=1)
+        forgetting.forgotten_topics_data = [FetchRequest.ForgottenTopic("secret", partitions=[0])]
+        await it.ask(forgetting, 12, FetchResponse)
+        authorizer.deny((READ, TOPIC, "secret"))
+        await it.ask(_produce("mine"), 12, ProduceResponse)
+        goes_on = await it.ask(_fetch(session_id=first.session_id, epoch=2), 12, FetchResponse)
+        assert (_told(goes_on), goes_on.session_id) == ({"mine": 0}, first.session_id)
+
+
 async def test_a_fetch_that_waits_while_its_right_is_taken_away_gets_no_records() -> None:
     async with guarded((READ, TOPIC, "mine")) as (it, authorizer):
         reader = await it.client()
