@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.errors import ConfigError
 from replog.host.extras import install_command
+from replog.tcp.node_names import NodeName
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -72,7 +73,14 @@ def create_authority(folder: Path, days: int = AUTHORITY_DAYS) -> Path:
     return path
 
 
-def issue(folder: Path, name: str, kind: Kind, hosts: Sequence[str] = (), days: int = CERTIFICATE_DAYS) -> Path:
+def issue(
+    folder: Path,
+    name: str,
+    kind: Kind,
+    hosts: Sequence[str] = (),
+    days: int = CERTIFICATE_DAYS,
+    node: NodeName | None = None,
+) -> Path:
     """Makes a certificate with its private key, signed by the authority of a folder; returns the path of the file.
 
     Args:
@@ -81,6 +89,7 @@ def issue(folder: Path, name: str, kind: Kind, hosts: Sequence[str] = (), days: 
         kind: "node": it serves at `LOCAL_HOSTS` and `hosts`, and connects; "client": it connects only.
         hosts: The names and addresses by which clients reach the node.
         days: How long it is valid; not longer than the authority.
+        node: The node that it makes its holder among other nodes; None: it serves clients alone.
 
     Raises:
         ConfigError: There is no authority, the file is there already, or an argument is out of range.
@@ -113,7 +122,7 @@ def issue(folder: Path, name: str, kind: Kind, hosts: Sequence[str] = (), days: 
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
     )
     if kind == "node":
-        builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(hosts)), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(hosts, node)), critical=False)
     certificate = _signed(builder, authority_key)
     _write(path, _pem_of_key(key) + _pem(certificate) + _pem(authority), 0o600)
     return path
@@ -186,7 +195,7 @@ def _signed(builder: Any, key: Any) -> x509.Certificate:
     return certificate
 
 
-def _alternatives(hosts: Sequence[str]) -> list[Any]:
+def _alternatives(hosts: Sequence[str], node: NodeName | None) -> list[Any]:
     from cryptography import x509
 
     if len(hosts) > HOSTS_MAX:
@@ -199,6 +208,8 @@ def _alternatives(hosts: Sequence[str]) -> list[Any]:
             if not _HOST.fullmatch(host) or len(host) > 253:
                 raise ConfigError("host", host, f"host {host!r} is neither the name of a host nor an address") from None
             found.append(x509.DNSName(host))
+    if node is not None:
+        found.append(x509.UniformResourceIdentifier(str(node)))
     return found
 
 

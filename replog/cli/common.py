@@ -100,7 +100,10 @@ def local_cluster(bootstrap_servers: str, directory: Path) -> LocalCluster:
 
     if bootstrap_servers not in {DEFAULT_BOOTSTRAP_SERVERS, os.environ.get(SERVERS_VARIABLE)}:
         raise UsageError("--dir", directory, "--dir and --bootstrap-servers: give one of them")
-    return LocalCluster.load(directory)
+    cluster = LocalCluster.load(directory)
+    if cluster.certificates.exist and client_config.security() is None:
+        client_config.use(cluster.certificates.client_config)
+    return cluster
 
 
 def node_of(cluster: LocalCluster, node_id: int) -> NodeSpec:

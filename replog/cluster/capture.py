@@ -219,12 +219,15 @@ def _member(partition: int) -> str:
 # ---- loading ------------------------------------------------------------------------------------------------------------
 
 
-async def load_capture(bootstrap_servers: str, path: str | os.PathLike[str]) -> Capture:
+async def load_capture(
+    bootstrap_servers: str, path: str | os.PathLike[str], *, security: Security | None = None
+) -> Capture:
     """Creates the topic of a capture on brokers, with one replica and without retention, and writes its records.
 
     Args:
         bootstrap_servers: The brokers to ask first.
         path: The file that `write_capture` wrote.
+        security: What the brokers believe; None: plain text.
 
     Returns:
         What the capture says of itself.
@@ -237,12 +240,13 @@ async def load_capture(bootstrap_servers: str, path: str | os.PathLike[str]) -> 
     try:
         with zipfile.ZipFile(path) as archive:
             capture = _manifest(archive)
-            async with Admin(bootstrap_servers) as admin:
+            async with Admin(bootstrap_servers, security=security) as admin:
                 await admin.create_topic(capture.topic, capture.partitions_count, 1, _TOPIC_CONFIGS)
             async with Producer(
                 bootstrap_servers,
                 max_request_bytes=MAX_REQUEST_BYTES_MAX,
                 buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
+                security=security,
             ) as producer:
                 for partition in capture.partitions:
                     with archive.open(_member(partition.partition)) as file:

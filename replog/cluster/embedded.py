@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Self
 from replog.broker.node.node import Node
 from replog.client.sync.loop_thread import LoopThread
 from replog.cluster.processes import KeptPorts
+from replog.cluster.security import FOLDER, LISTENER, ClusterCertificates
 from replog.config.server import ServerConfig
 from replog.config.server_keys import InterBrokerTransport
 from replog.errors import BrokerClosedError, InvalidRequestError
 from replog.metadata.cluster_ids import new_cluster_id
-from replog_checkpoints import META_PROPERTIES_FILE
+from replog_checkpoints import META_PROPERTIES_FILE, OsFileSystem, read_meta_properties
 
 if TYPE_CHECKING:
+    from replog.client import Security
     from replog.cluster.node_spec import ConfigValue
 
 BROKERS_MAX = 9
@@ -38,6 +40,7 @@ def embedded(
     brokers: int = 1,
     config: Mapping[str, ConfigValue] | None = None,
     load: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    secure: bool = False,
 ) -> EmbeddedCluster:
     """Makes a broker, or a cluster of some, in this process: started and ended by `with` or `async with`.
 
@@ -48,11 +51,13 @@ def embedded(
         brokers: The number of brokers; more than one only with a temporary folder.
         config: The keys of each broker's configuration beside those that are set here, by dotted name.
         load: The file of a capture, or several (`replog capture`): their topics are there when the brokers serve.
+        secure: Whether brokers and clients prove to one another who they are, by certificates that are made in the folder; clients
+            are given `security`.  Needs the extra `security`.
 
     Raises:
         InvalidRequestError: The number of brokers is none that can be started, or the configuration names another folder.
     """
-    return EmbeddedCluster(path, brokers=brokers, config=config, load=load)
+    return EmbeddedCluster(path, brokers=brokers, config=config, load=load, secure=secure)
 
 
 class EmbeddedCluster:
@@ -69,6 +74,7 @@ class EmbeddedCluster:
         brokers: int = 1,
         config: Mapping[str, ConfigValue] | None = None,
         load: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        secure: bool = False,
     ) -> None:
         if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
             raise InvalidRequestError(f"brokers={brokers!r}: 1 to {BROKERS_MAX} can run in one process")
@@ -88,6 +94,8 @@ class EmbeddedCluster:
         self._brokers_count = brokers
         self._config = dict(config or {})
         self._captures = [Path(each).absolute() for each in ([load] if isinstance(load, (str, os.PathLike)) else load)]
+        self._is_secure = secure
+        self._certificates: ClusterCertificates | None = None
         self._is_used = False
         self._running: AsyncExitStack | None = None
         self._thread: LoopThread | None = None
@@ -97,6 +105,12 @@ class EmbeddedCluster:
     def bootstrap_servers(self) -> str:
         """The addresses for clients: replog's, and Kafka's."""
         return ",".join(node.address for node in self._started())
+
+    @property
+    def security(self) -> Security | None:
+        """What clients are given as `security=`; None: they need nothing."""
+        self._started()
+        return None if self._certificates is None else self._certificates.security
 
     def _started(self) -> Sequence[Node]:
         if not self.nodes:
@@ -174,13 +188,27 @@ class EmbeddedCluster:
                 nodes.append(await Node.start(config))  # noqa: PERF401 -- those that run are ended if one fails
             await asyncio.gather(*(node.wait_until_ready() for node in nodes))
             if self._captures:
-                await _load(",".join(node.address for node in nodes), self._captures)
+                certificates = self._certificates
+                await _load(
+                    ",".join(node.address for node in nodes),
+                    self._captures,
+                    None if certificates is None else certificates.security,
+                )
             self._running, self.nodes = stack.pop_all(), tuple(nodes)
 
     async def _stop(self) -> None:
         running, self._running, self.nodes = self._running, None, ()
         if running is not None:
             await running.aclose()
+
+    def _secured(self, folder: Path, cluster_id: str, node_id: int) -> Mapping[str, ConfigValue]:
+        """Returns the keys of a broker where they are secure; makes the certificates that are not there yet."""
+        if not self._is_secure:
+            return {}
+        certificates = self._certificates = ClusterCertificates(folder / FOLDER)
+        if not certificates.exist:
+            certificates.create(cluster_id, range(1, self._brokers_count + 1))
+        return {**certificates.node_keys(node_id), "listeners": [f"{LISTENER}://127.0.0.1:0"]}
 
     def _configs(self, folder: Path, stack: AsyncExitStack) -> list[ServerConfig]:
         # a group of Kafka's clients shares at once: nobody else is waited for
@@ -190,21 +218,27 @@ class EmbeddedCluster:
             "group.initial.rebalance.delay.ms": 0,
             "inter.broker.transport": InterBrokerTransport.TCP.value,
         }
+        path, cluster_id = folder / META_PROPERTIES_FILE, new_cluster_id()
+        if not path.exists():
+            shared["cluster.id"] = cluster_id
+        elif self._is_secure and (meta := read_meta_properties(OsFileSystem(), str(path))) is not None:
+            cluster_id = meta.cluster_id
         if self._brokers_count == 1:
-            if not (folder / META_PROPERTIES_FILE).exists():
-                shared["cluster.id"] = new_cluster_id()
             own = [{"node.id": 1, "log.dirs": [str(folder)]}]
         else:
             ports = KeptPorts()
             stack.callback(ports.release)
             addresses = [f"127.0.0.1:{port}" for port in ports.take(self._brokers_count)]
-            shared["cluster.id"] = new_cluster_id()
             shared["controller.quorum.voters"] = [f"{number}@{at}" for number, at in enumerate(addresses, start=1)]
             own = [
                 {"node.id": number, "log.dirs": [str(folder / f"node-{number}")], "inter.broker.listener": at}
                 for number, at in enumerate(addresses, start=1)
             ]
-        return [ServerConfig.from_mapping({**shared, **values, **self._config}) for values in own]
+        secured = [self._secured(folder, cluster_id, number) for number in range(1, self._brokers_count + 1)]
+        return [
+            ServerConfig.from_mapping({**shared, **values, **keys, **self._config})
+            for values, keys in zip(own, secured, strict=True)
+        ]
 
 
 async def _end(nodes: Sequence[Node], *, is_temporary: bool) -> None:
@@ -212,13 +246,13 @@ async def _end(nodes: Sequence[Node], *, is_temporary: bool) -> None:
     await asyncio.gather(*(node.abort() if is_temporary else node.stop() for node in nodes))
 
 
-async def _load(bootstrap_servers: str, captures: Sequence[Path]) -> None:
+async def _load(bootstrap_servers: str, captures: Sequence[Path], security: Security | None) -> None:
     from replog.cluster.capture import (
         load_capture,
     )  # brings the clients, which most programs that embed a broker load anyway
 
     for path in captures:
-        await load_capture(bootstrap_servers, path)
+        await load_capture(bootstrap_servers, path, security=security)
 
 
 def _remove(folder: Path, pid: int) -> None:

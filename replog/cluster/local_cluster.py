@@ -6,6 +6,7 @@ A cluster directory::
     node-1/server.toml  configuration of one node
     node-1/server.log   what it printed
     node-1/data/        its log directory
+    certs/              where the cluster is secure: see `replog.cluster.security`
 
 Nothing in these files names the directory itself, so it can be reached by any path, and moved while the nodes are stopped.
 
@@ -32,11 +33,12 @@ from replog.cluster.known_nodes import KnownNodes
 from replog.cluster.node_processes import NodePlace, begin_forks, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import POLL_S, Child, KeptPorts, ProcessId, last_lines, wait_until_gone
+from replog.cluster.security import FOLDER, LISTENER, ClusterCertificates
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 from replog.metadata.cluster_ids import new_cluster_id
 
 if TYPE_CHECKING:
-    from replog.client import Admin
+    from replog.client import Admin, Security
 
 STOP_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 60.0
@@ -85,6 +87,7 @@ class LocalCluster:
     ) -> None:
         self.directory = directory
         self.cluster_id = cluster_id
+        self.certificates = ClusterCertificates(directory / FOLDER)
         self._known = KnownNodes(directory, cluster_id, nodes)
         self._die_with_parent = die_with_parent
         self._ports = KeptPorts()  # a node that was killed finds its own free when it comes back
@@ -102,6 +105,7 @@ class LocalCluster:
         die_with_parent: bool = True,
         wait: bool = True,
         first_port: int = 0,
+        secure: bool = False,
     ) -> LocalCluster:
         """Creates a cluster in `directory` and starts it; its controllers are the voters of the metadata quorum.
 
@@ -115,9 +119,11 @@ class LocalCluster:
             die_with_parent: Whether the processes end with this one.
             wait: Whether to return only when every broker is unfenced.
             first_port: The port of node 1 for clients; 0: any that is free, as for all others.
+            secure: Whether nodes and clients prove to one another who they are, by certificates that are made now; clients are given
+                `security`.  Needs the extra `security`.
 
         Raises:
-            ConfigError: A cluster exists there, or a key is wrong.
+            ConfigError: A cluster exists there, a key is wrong, or an extra is not installed.
             BrokerNotAvailableError: A node did not come up; the message holds the end of its log.
         """
         if not 1 <= nodes <= 9:
@@ -127,7 +133,7 @@ class LocalCluster:
         try:
             ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
             cluster.nodes.update(_new_specs(directory, ports, cluster._ports.take(nodes), roles or {}, places or {}))
-            await cluster._start_nodes(config or {}, node_config or {}, wait=wait)
+            await cluster._start_nodes(config or {}, node_config or {}, wait=wait, secure=secure)
         except BaseException:
             cluster._ports.release()
             raise
@@ -170,8 +176,18 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(spec.address for spec in self.nodes.values())
 
+    @property
+    def security(self) -> Security | None:
+        """What clients are given as `security=`; None: they need nothing."""
+        return self.certificates.security
+
     async def _start_nodes(
-        self, config: Mapping[str, ConfigValue], node_config: Mapping[int, Mapping[str, ConfigValue]], *, wait: bool
+        self,
+        config: Mapping[str, ConfigValue],
+        node_config: Mapping[int, Mapping[str, ConfigValue]],
+        *,
+        wait: bool,
+        secure: bool,
     ) -> None:
         """Makes the cluster and starts every node, and leaves none running where one of them fails."""
         cluster_file.refuse_cluster(self.directory)
@@ -182,6 +198,9 @@ class LocalCluster:
             await prepare_forks()
         try:
             with cluster_file.locked_for_new(self.directory):
+                if secure:
+                    hosts = (spec.place.host for spec in self.nodes.values())
+                    self.certificates.create(self.cluster_id, self.nodes, hosts)
                 self._write_configs(config, node_config)
                 for spec in self.nodes.values():
                     self._launch(spec)
@@ -208,7 +227,9 @@ class LocalCluster:
             port, peer_port = self._ports.take(2)
             spec = NodeSpec(node_id, port, peer_port, self.directory / f"node-{node_id}", roles=tuple(roles))
             self.nodes[node_id] = spec
-            spec.write_config(self.cluster_id, voters, config or {})
+            if self.certificates.exist:
+                self.certificates.add_node(self.cluster_id, node_id, spec.place.host)
+            spec.write_config(self.cluster_id, voters, {**self._secured(spec), **(config or {})})
             self._launch(spec)
         return node_id
 
@@ -371,7 +392,7 @@ class LocalCluster:
             if "broker" in self.nodes[node_id].roles
         }
         recovering = ""
-        async with Admin(self.bootstrap_servers) as admin:
+        async with Admin(self.bootstrap_servers, security=self.security) as admin:
             while True:
                 if not self._are_alive(wanted):
                     await asyncio.sleep(NOTE_S)
@@ -480,9 +501,15 @@ class LocalCluster:
         voters = self._voters()
         try:
             for spec in self.nodes.values():
-                spec.write_config(self.cluster_id, voters, {**config, **node_config.get(spec.node_id, {})})
+                own = {**self._secured(spec), **config, **node_config.get(spec.node_id, {})}
+                spec.write_config(self.cluster_id, voters, own)
         except OSError as error:
             raise cluster_file.unusable(self.directory, error) from error
+
+    def _secured(self, spec: NodeSpec) -> Mapping[str, ConfigValue]:
+        """Returns the keys of a node of a secure cluster."""
+        keys = self.certificates.node_keys(spec.node_id, f"../{FOLDER}")
+        return {**keys, **spec.named_listeners(LISTENER)} if keys else {}
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())

@@ -66,6 +66,12 @@ class NodeSpec:
         }
         return keys | known if self.place.listens_on else keys
 
+    def named_listeners(self, name: str) -> dict[str, ConfigValue]:
+        """Returns the same of `listeners` where clients come by a listener of this name."""
+        keys = ("listeners", "advertised.listeners")
+        given = {key: self.listeners[key] for key in keys if key in self.listeners}
+        return {key: [f"{name}://{each}" for each in value] for key, value in given.items() if isinstance(value, list)}
+
     @property
     def config_file(self) -> Path:
         return self.directory / "server.toml"

@@ -321,8 +321,8 @@ class ListOf(Kind):
 class Choices(ListOf, Generic[EnumT]):
     """A list of members of an enumeration."""
 
-    def __init__(self, members: type[EnumT], rule: str) -> None:
-        super().__init__(rule)
+    def __init__(self, members: type[EnumT], rule: str, *, may_be_empty: bool = False) -> None:
+        super().__init__(rule, may_be_empty=may_be_empty)
         self.choice = Choice(members)
 
     def parse_item(self, raw: object) -> EnumT:

@@ -1,4 +1,4 @@
-"""The configuration keys of listeners that speak TLS, or where clients log in; a part of `ServerKeys`.
+"""The configuration keys of ports that speak TLS; a part of `ServerKeys`.
 
 What holds for one listener alone has its name in front: `listener.name.outside.ssl.client.auth`.
 """
@@ -27,9 +27,15 @@ from replog.config.kinds import (
     size_bytes,
 )
 from replog.tcp.principals import DEFAULT_RULES, parse_rules
-from replog.tcp.tls_settings import ClientAuth, TlsVersion
+from replog.tcp.tls_settings import ClientAuth, PortProtocol, TlsSettings, TlsVersion
 
 LISTENER_PREFIX = "listener.name."
+
+INTER_BROKER = "inter.broker"
+"""The name of the port of other nodes: listener.name.inter.broker.ssl.keystore.location."""
+
+METRICS = "metrics"
+"""The name of the port of metrics."""
 
 
 class StoreType(Enum):
@@ -200,15 +206,23 @@ def _key_name(name: str) -> str:
 class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     """The keys as fields, and what single listeners have instead."""
 
-    sasl_server_max_receive_size: Annotated[
-        int,
-        size_bytes(KIB, 512 * KIB),
-        Differs("524288", "a thousand clients that nobody knows may send as much at once"),
-    ] = 64 * KIB
-    """Size of the largest request of a client that has not logged in.  A token has to fit in."""
+    security_inter_broker_protocol: Annotated[PortProtocol, Choice(PortProtocol)] = PortProtocol.PLAINTEXT
+    """How this node speaks to other nodes.  SSL: over TLS, and both sides prove by a certificate which node of which cluster they are
+    (docs/SECURITY.md).  Needs inter.broker.transport = "tcp", and the keys that begin with ssl. or listener.name.inter.broker.ssl."""
 
-    connection_failed_authentication_delay_ms: Annotated[int, milliseconds(0, 10_000)] = 100
-    """How late a client hears that its login failed, so that guesses take time."""
+    inter_broker_accepted_protocols: Annotated[
+        tuple[PortProtocol, ...],
+        Choices(PortProtocol, '"PLAINTEXT", "SSL" or both', may_be_empty=True),
+        Differs("no such key", "Kafka has a second listener meanwhile"),
+    ] = ()
+    """How other nodes may speak to this one.  Not set, or empty: as security.inter.broker.protocol says.  Both, while a cluster changes
+    from one to the other, node by node (docs/OPERATIONS.md): nobody who comes in plain text is asked which node they are."""
+
+    metrics_security_protocol: Annotated[
+        PortProtocol, Choice(PortProtocol), Differs("no such key", "Kafka exports JMX")
+    ] = PortProtocol.PLAINTEXT
+    """How metrics.listener speaks.  SSL: over TLS, by the keys that begin with ssl. or listener.name.metrics.ssl., such as
+    listener.name.metrics.ssl.client.auth."""
 
     listener_name: Annotated[tuple[ListenerValue, ...], ListenerValues()] = ()
     """What a listener has for itself: listener.name.outside.ssl.client.auth is ssl.client.auth of the listener OUTSIDE, and the same of every key that
@@ -220,3 +234,24 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
         named = {key.name: f"{listener.lower()}.{key.name}" for key in LISTENER_KEYS.values()}
         own = {each.key.field_name: each.value for each in self.listener_name if each.name == named[each.key.name]}
         return replace(shared, **own)
+
+    def tls_settings_of(self, listener: str) -> TlsSettings:
+        """Returns the same for the port of a listener; without a keystore there is no file that can be read."""
+        tls = self.tls_of(listener)
+        return TlsSettings(
+            tls.ssl_keystore_location or "",
+            tls.ssl_truststore_location or "",
+            tls.ssl_client_auth,
+            tls.ssl_enabled_protocols,
+            tls.ssl_principal_mapping_rules,
+        )
+
+    @property
+    def accepted_from_nodes(self) -> tuple[PortProtocol, ...]:
+        """How other nodes may speak to this one."""
+        return self.inter_broker_accepted_protocols or (self.security_inter_broker_protocol,)
+
+    @property
+    def nodes_speak_tls(self) -> bool:
+        """Whether this node needs a certificate for other nodes, to dial them or to be dialed."""
+        return PortProtocol.SSL in {self.security_inter_broker_protocol, *self.accepted_from_nodes}

@@ -23,18 +23,21 @@ from msgspec.structs import force_setattr
 from replog.access.credentials import SaslMechanism
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
 from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress
-from replog.config.security_keys import LISTENER_PREFIX
-from replog.config.server_keys import KEYS, ProcessRole, ServerKeys
+from replog.config.security_keys import INTER_BROKER, LISTENER_PREFIX, METRICS
+from replog.config.server_keys import KEYS, InterBrokerTransport, ProcessRole, ServerKeys
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import SecurityProtocol
-from replog.tcp.tls_settings import ClientAuth
+from replog.tcp.tls_settings import ClientAuth, PortProtocol
 
 PORT_MAX = 65_535
 
 OTHER_WAYS = {
-    "listeners": "let its clients log in (listener.security.protocol.map NAME:SASL_SSL) or show certificates (NAME:SSL, ssl.client.auth = required), ",
-    "inter.broker.listener": "",
+    "listeners": "let its clients show certificates (listener.security.protocol.map NAME:SSL, ssl.client.auth = required), ",
+    "inter.broker.listener": 'let nodes prove who they are (security.inter.broker.protocol = "SSL"), ',
+    "metrics.listener": (
+        'let readers show certificates (metrics.security.protocol = "SSL", listener.name.metrics.ssl.client.auth = "required"), '
+    ),
 }
 """What else makes a listener safe to reach, by its key."""
 
@@ -61,7 +64,7 @@ def _check_listeners(config: ServerKeys) -> None:
     for listener in config.listeners:
         _check_client_listener(config, listener)
     _check_names(config)
-    _check_bound(config, "inter.broker.listener", config.peer_listener)
+    _check_peer_protocols(config)
     advertised = config.advertised_listeners[0].endpoint if config.advertised_listeners else None
     told = config.inter_broker_advertised_listener or advertised  # the host, where there is only the other
     _check_told("inter.broker.advertised.listener", config.peer_listener, told, "other nodes reach this one")
@@ -76,6 +79,37 @@ def _check_listeners(config: ServerKeys) -> None:
             "inter.broker.listener",
             str(config.peer_listener),
             f'inter.broker.listener and listeners are both "{config.peer_listener}": clients and nodes come at ports of their own',
+        )
+
+
+def _check_peer_protocols(config: ServerKeys) -> None:
+    if PortProtocol.PLAINTEXT in config.accepted_from_nodes:
+        _check_bound(config, "inter.broker.listener", config.peer_listener)
+    if not config.nodes_speak_tls:
+        return
+    key = "security.inter.broker.protocol"
+    if config.inter_broker_transport is not InterBrokerTransport.TCP:
+        raise ConfigError(
+            "inter.broker.transport",
+            config.inter_broker_transport.value,
+            f'inter.broker.transport is "{config.inter_broker_transport.value}", and nodes speak TLS ({key},'
+            ' inter.broker.accepted.protocols) over TCP alone. Set inter.broker.transport = "tcp" on all nodes',
+        )
+    _check_tls(config, INTER_BROKER)
+    if config.tls_of(INTER_BROKER).ssl_truststore_location is None:
+        raise ConfigError(
+            "ssl.truststore.location",
+            None,
+            f"ssl.truststore.location is missing: nodes that speak SSL show certificates to one another. Set it, or"
+            f" {LISTENER_PREFIX}{INTER_BROKER}.ssl.truststore.location, to a PEM file with the certificates of the authorities that"
+            " sign those of nodes",
+        )
+    if config.security_inter_broker_protocol not in config.accepted_from_nodes:
+        raise ConfigError(
+            "inter.broker.accepted.protocols",
+            config.inter_broker_accepted_protocols,
+            f"inter.broker.accepted.protocols lacks {config.security_inter_broker_protocol.value}, which {key} has this node speak to"
+            " others: no two nodes with these settings would hear each other. Name both while a cluster changes",
         )
 
 
@@ -195,13 +229,13 @@ def _check_told(key: str, listener: Endpoint, advertised: Endpoint | None, who: 
 
 def _check_metrics(config: ServerKeys) -> None:
     listener = config.metrics_listener
-    if listener is not None and not config.allow_insecure and not listener.is_loopback:
-        raise ConfigError(
-            "metrics.listener",
-            str(listener),
-            f'metrics.listener = "{listener}" can be reached from other machines without authentication. Use 127.0.0.1, or'
-            " set allow.insecure = true if you trust everybody on that network",
-        )
+    if listener is None:
+        return
+    is_tls = config.metrics_security_protocol is PortProtocol.SSL
+    if is_tls:
+        _check_tls(config, METRICS)
+    if not is_tls or config.tls_of(METRICS).ssl_client_auth is not ClientAuth.REQUIRED:
+        _check_bound(config, "metrics.listener", listener)
 
 
 def _check_console(config: ServerKeys) -> None:

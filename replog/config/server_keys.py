@@ -162,8 +162,7 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     ] = None
     """The address at which other nodes reach this one, over what inter.broker.transport says: followers, the quorum, controllers.  Not
     set: the host of the first of listeners, and the port after its port; where that is 0, a free one, which suits tests and single
-    nodes: a quorum voter needs a fixed one.  It is always in plain text and asks nobody who they are: anything but loopback needs
-    allow.insecure."""
+    nodes: a quorum voter needs a fixed one.  Anything but loopback needs security.inter.broker.protocol = "SSL", or allow.insecure."""
 
     inter_broker_advertised_listener: Annotated[
         Endpoint | None,
@@ -202,8 +201,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     reads them without the broker where the file permissions let it.  false: all records are fetched."""
 
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
-    """true: listeners that ask nobody who they are, or speak plain text, may be reachable from other machines: PLAINTEXT, SASL_PLAINTEXT, SSL without
-    ssl.client.auth = required, or for other nodes.  Whoever can connect can then read, write and delete everything."""
+    """true: listeners that ask nobody who they are may be reachable from other machines: in plain text, or over TLS without ssl.client.auth =
+    required.  Whoever can connect can then read, write and delete everything."""
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
@@ -390,7 +389,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         Differs("no such key; Kafka exports JMX", "there is no JVM; Prometheus reads it as it is"),
     ] = None
     """Address that serves metrics to Prometheus, at /metrics.  Not set, or empty: off, at no cost.  Port 0 takes a free one,
-    which the log tells.  Needs the extra `replog[metrics]`, and allow.insecure for anything but loopback."""
+    which the log tells.  Needs the extra `replog[metrics]`; for anything but loopback metrics.security.protocol = "SSL" with
+    listener.name.metrics.ssl.client.auth = "required", or allow.insecure."""
 
     metrics_group_offsets_max: Annotated[
         int,

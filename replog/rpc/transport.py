@@ -129,9 +129,20 @@ class StreamPresence:
 
 
 class PeerTransport(Protocol):
-    """The same between nodes.  `hello` says in the streams of calls who calls; None: somebody who is no node."""
+    """Makes ways to other nodes."""
 
-    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> PeerConnection: ...
+    def connect(
+        self, address: str, *, purpose: str, hello: Hello | None = None, node_id: int | None = None
+    ) -> PeerConnection:
+        """Returns a way to a node.
+
+        Args:
+            address: The host:port where it meets nodes.
+            purpose: The word for what goes this way.
+            hello: The hello of who calls, in the streams of calls; None: somebody who is no node.
+            node_id: The id of the node that is to be there, where another one would be refused; None: any.
+        """
+        ...
 
 
 class RequestContext(Struct, frozen=True):
@@ -183,6 +194,11 @@ class Server(Protocol):
 
     @property
     def port(self) -> int: ...
+
+    @property
+    def refused_count(self) -> int:
+        """The connections whose other side was not believed to be a node."""
+        ...
 
     async def start(self, handlers: PeerHandlers) -> None:
         """Begins to answer; connections that came before have waited."""

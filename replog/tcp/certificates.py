@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
+from replog.access.principal import Principal
 from replog.errors import ConfigError
-from replog.tcp.principals import parse_rules
+from replog.tcp.principals import certificate_principal, parse_rules
 from replog.tcp.tls_settings import ClientAuth, TlsSettings, TlsVersion
 
 LOOK_EVERY_S = 2.0
@@ -31,6 +34,9 @@ _VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl
 
 _Stamp = tuple[tuple[int, int, int], ...]
 
+_FOR_OTHERS: Final = 0o077
+"""The permissions of a file or folder beyond those of its owner."""
+
 
 class Certificates:
     """Gives each new connection what was read last.  Of one event loop.
@@ -39,19 +45,34 @@ class Certificates:
         settings: The files, and what is done with them.
         listener: The name of the listener, for errors.
         now_s: The function that returns seconds of a clock that never goes back.
+        identify: The function that makes an identity of a verified certificate in DER, or of None where none was shown; it raises
+            `ValueError` where that is nobody.  None: by the rules of the settings.
+        check: The function that raises `ValueError` where the own certificate, in DER, is not the right one; None: any is.
+        dials: Whether these connections are opened from this side, to others that listen.
 
     Attributes:
-        rules: The rules that make the names of clients.
+        identify: As given.
 
     Raises:
         ConfigError: A file cannot be used.
     """
 
-    def __init__(self, settings: TlsSettings, listener: str, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        settings: TlsSettings,
+        listener: str,
+        now_s: Callable[[], float] = monotonic,
+        *,
+        identify: Callable[[bytes | None], Principal] | None = None,
+        check: Callable[[bytes], None] | None = None,
+        dials: bool = False,
+    ) -> None:
         self._settings = settings
         self._listener = listener
         self._now_s = now_s
-        self.rules = parse_rules(settings.mapping_rules)
+        self.identify = identify or partial(certificate_principal, rules=parse_rules(settings.mapping_rules))
+        self._check = check
+        self._dials = dials
         self._looked_s = now_s()
         self._told = ""
         self._stamp = self._stamped()
@@ -93,23 +114,42 @@ class Certificates:
 
     def _read(self) -> ssl.SSLContext:
         settings = self._settings
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if self._dials else ssl.PROTOCOL_TLS_SERVER)
         versions = [_VERSIONS[version] for version in settings.versions]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         # no connection goes on with the session of an earlier one: each certificate is verified as of now
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-        context.num_tickets = 0
+        if not self._dials:
+            context.num_tickets = 0
         try:
             context.load_cert_chain(settings.keystore, password=_no_password)
         except (OSError, ValueError) as error:  # SSLError is an OSError
             raise self._unusable(settings.keystore, _reason(error)) from None
+        self._check_own()
         if settings.truststore:
             try:
                 context.load_verify_locations(settings.truststore)
             except OSError as error:
                 raise self._unusable(settings.truststore, _reason(error)) from None
+        context.check_hostname = False  # who dials asks for a name of its own kind: `identify`
         context.verify_mode = _VERIFY[settings.client_auth]
         return context
+
+    def _check_own(self) -> None:
+        """Looks whether the own certificate is the right one, and says how others are kept from its key."""
+        path = self._settings.keystore
+        if self._check is not None:
+            try:
+                self._check(_first_certificate(path))
+            except (ValueError, IndexError, StopIteration) as error:
+                raise self._unusable(path, str(error) or "its certificate cannot be read") from None
+        if not self._dials and Path(path).stat().st_mode & _FOR_OTHERS:
+            _log.warning(
+                "%s has the private key of listener %s, and not only its owner may open it: chmod 600 %s",
+                path,
+                self._listener,
+                path,
+            )
 
     def _unusable(self, path: str, reason: str) -> ConfigError:
         is_own = path == self._settings.keystore
@@ -120,6 +160,13 @@ class Certificates:
             path,
             f"{key} of listener {self._listener}: {path} cannot be used: {reason}. It is a PEM file with {holds}",
         )
+
+
+def _first_certificate(path: str) -> bytes:
+    """Returns the first certificate of a PEM file in DER: the one that is proved by the private key."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    text = Path(path).read_text(encoding="ascii", errors="replace")
+    return ssl.PEM_cert_to_DER_cert(begin + text.split(begin, 1)[1].split(end, 1)[0] + end)
 
 
 def _no_password() -> str:

@@ -104,7 +104,8 @@ class Listener:
         port: Port,
         name: str = CLIENT_LISTENER,
         certificates: Certificates | None = None,
-        make_login: MakeLogin | None = None,
+        *,
+        accepts_plain: bool = False,
     ) -> None:
         """Accepts connections of one more port from here on.
 
@@ -112,14 +113,14 @@ class Listener:
             port: The port; it is the listener's from here on.
             name: The name that the configuration gives the listener there.
             certificates: What it proves, and whom it believes; None: it speaks plain text, and believes nobody.
-            make_login: The function that makes the login of each connection; None: nobody logs in.
+            accepts_plain: Whether it speaks plain text, too, with those that begin so.
 
         Raises:
             ConfigError: Another process began to listen there after it was bound.
         """
         self._ports.append(port)
         try:
-            await port.listen(partial(self._accept, name, certificates, make_login))
+            await port.listen(partial(self._accept, name, certificates, accepts_plain=accepts_plain))
         except OSError as error:
             port.close()
             raise cannot_listen(self._key, port.host, port.port, error) from None
@@ -176,7 +177,7 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(
-        self, name: str, certificates: Certificates | None = None, make_login: MakeLogin | None = None
+        self, name: str, certificates: Certificates | None = None, *, accepts_plain: bool = False
     ) -> asyncio.BufferedProtocol:
         limits = self._limits.connection
         rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)
@@ -190,7 +191,9 @@ class Listener:
             shows_identity=certificates is not None,
             login=None if make_login is None else make_login(),
         )
-        return connection if certificates is None else TlsTransport(connection, certificates, self._tls_turns)
+        if certificates is None:
+            return connection
+        return TlsTransport(connection, certificates, self._tls_turns, accepts_plain=accepts_plain)
 
     def _why_full(self, address: str) -> str:
         if self._is_stopping:

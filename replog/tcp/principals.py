@@ -13,11 +13,12 @@ A certificate's holder has the name of its subject as RFC 2253 writes it, most s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from replog.access.principal import ANONYMOUS, Principal
+from replog.tcp.der import DerValue, der_values, object_id, signed_fields
 
 # ---- the subject of a certificate ------------------------------------------------------------------------------------
 
@@ -43,14 +44,6 @@ _BEFORE_SUBJECT = 4
 """Fields of a certificate between its version and its subject: serial number, algorithm, issuer, validity."""
 
 
-class _Value(NamedTuple):
-    """A value in DER: its tag, its content, and both with the length as they stand."""
-
-    tag: int
-    content: bytes
-    whole: bytes
-
-
 def subject_name(certificate: bytes) -> str:
     """Returns the name of a certificate's subject in the form of RFC 2253, as Java's `X500Principal.getName` does.
 
@@ -60,49 +53,21 @@ def subject_name(certificate: bytes) -> str:
     Raises:
         ValueError: The bytes are no certificate.
     """
-    outer = next(_values(certificate))
-    fields = list(_values(next(_values(outer.content)).content))
+    fields = signed_fields(certificate)
     has_version = fields[0].tag == _VERSION
     subject = fields[_BEFORE_SUBJECT + has_version]
     return ",".join(
-        "+".join(map(_attribute, _values(part.content))) for part in reversed(list(_values(subject.content)))
+        "+".join(map(_attribute, der_values(part.content))) for part in reversed(list(der_values(subject.content)))
     )
 
 
-def _values(data: bytes) -> Iterator[_Value]:
-    """Yields the values that stand one behind another."""
-    at = 0
-    while at < len(data):
-        if at + 2 > len(data):
-            raise ValueError("a certificate that ends within a value")
-        length, begin = data[at + 1], at + 2
-        if length & 0x80:
-            begin += length & 0x7F
-            length = int.from_bytes(data[at + 2 : begin])
-        end = begin + length
-        if end > len(data):
-            raise ValueError("a certificate that ends within a value")
-        yield _Value(data[at], data[begin:end], data[at:end])
-        at = end
-
-
-def _attribute(pair: _Value) -> str:
-    kind, value = _values(pair.content)
-    number = _object_id(kind.content)
+def _attribute(pair: DerValue) -> str:
+    kind, value = der_values(pair.content)
+    number = object_id(kind.content)
     keyword, encoding = _KEYWORDS.get(number), _ENCODINGS.get(value.tag)
     if keyword is None or encoding is None:
         return f"{keyword or number}=#{value.whole.hex()}"
     return f"{keyword}={_escaped(value.content.decode(encoding))}"
-
-
-def _object_id(content: bytes) -> str:
-    numbers = [0]
-    for byte in content:
-        numbers[-1] = numbers[-1] << 7 | byte & 0x7F
-        if not byte & 0x80:
-            numbers.append(0)
-    first = min(numbers[0] // 40, 2)
-    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:-1])))
 
 
 def _escaped(text: str) -> str:

@@ -9,7 +9,7 @@
 | asks for new keys again and again, and reads none of them | it ends at `UNREAD_BYTES_MAX` |
 
 With `asyncio`'s, a protocol hears of a connection when the handshake is over, and all of a large answer is encrypted into a buffer
-that `get_write_buffer_size` does not tell of.
+that `get_write_buffer_size` does not tell of.  Nodes that dial other nodes have the same at their end, where a stream sends as much.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from replog.access.principal import Principal
+from replog.access.principal import ANONYMOUS, Principal
 from replog.tcp.certificates import Certificates
-from replog.tcp.principals import certificate_principal
 
 HANDSHAKE_BYTES_MAX = 128 << 10
 """The most that a client sends before it is known; a chain of certificates has some thousand bytes."""
@@ -51,14 +50,14 @@ _UNEXPECTED_MESSAGE = bytes([0x15, 3, 3, 0, 2, 2, 10])
 
 
 class TlsUser(Protocol):
-    """What is served over TLS: a buffered protocol that hears who the client is before any byte of it."""
+    """What speaks over TLS: a buffered protocol that hears who the other side is before any byte of it."""
 
     def identify(self, principal: Principal) -> None:
-        """Hears who the client is."""
+        """Hears who the other side is."""
         ...
 
     def refuse_identity(self, reason: str) -> None:
-        """Hears why the client cannot be known, and ends the connection."""
+        """Hears why the other side cannot be known, and ends the connection."""
         ...
 
 
@@ -98,12 +97,25 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     Args:
         user: The protocol that is served, also a `TlsUser`.
-        certificates: What the listener proves, and whom it believes.
+        certificates: What this side proves, and whom it believes.
         turns: What it shares with others.
+        dials: Whether this side has opened the connection, and says hello.
+        accepts_plain: Whether a client that says no hello is served in plain text, as nobody who is known.
     """
 
-    def __init__(self, user: asyncio.BufferedProtocol, certificates: Certificates, turns: TlsTurns) -> None:
+    def __init__(
+        self,
+        user: asyncio.BufferedProtocol,
+        certificates: Certificates,
+        turns: TlsTurns,
+        *,
+        dials: bool = False,
+        accepts_plain: bool = False,
+    ) -> None:
         super().__init__()
+        self._dials = dials
+        self._accepts_plain = accepts_plain
+        self._is_plain = False
         self._user = user
         self._certificates = certificates
         self._turns = turns
@@ -124,12 +136,17 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._is_reading = True
         self._is_taking_in = False
         self._is_closing = False
+        self._ends_behind = False  # whether the sending half ends behind what waits
+        self._trouble: ssl.SSLError | None = None  # what the other side ended the connection with
 
     # ---- the protocol of the bytes ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast("asyncio.Transport", transport)
         self._user.connection_made(self)
+        if self._dials:
+            self._is_in_line = True
+            self._turns.run(self._shake_hands)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
         return self._turns.received
@@ -138,14 +155,18 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._is_closing or self._below is None:
             return
         came = self._turns.received[:nbytes]
-        self._incoming.write(came)
         if self._is_known:
+            self._incoming.write(came)
             self._take_in()
             return
-        if not self._handshake_bytes and came[0] != _HANDSHAKE:
+        if not self._handshake_bytes and came[0] != _HANDSHAKE and not self._dials:
+            if self._accepts_plain:
+                self._go_plain(came)
+                return
             self._below.write(_UNEXPECTED_MESSAGE)
             self._refuse("its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL")
             return
+        self._incoming.write(came)
         self._handshake_bytes += nbytes
         if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
             self._refuse(f"its handshake has more than {HANDSHAKE_BYTES_MAX} bytes")
@@ -168,7 +189,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._is_closing = True
         self._below = None
         self._drop()
-        self._user.connection_lost(exc)
+        self._user.connection_lost(exc or self._trouble)
 
     # ---- the transport of what is in them --------------------------------------------------------------------------------
 
@@ -177,6 +198,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._user = cast("asyncio.BufferedProtocol", protocol)
+        if self._is_plain and self._below is not None:
+            self._below.set_protocol(protocol)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._below is not None:
+            self._below.set_write_buffer_limits(high, low)
 
     def is_closing(self) -> bool:
         return self._is_closing or self._below is None or self._below.is_closing()
@@ -203,11 +230,20 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing or self._below is None or not data:
             return
+        if self._is_plain:
+            self._below.write(data)
+            return
         view = memoryview(data).cast("B")
         self._unsent.append(view)
         self._unsent_bytes += len(view)
         if self._turn is None:
             self._send_on()
+
+    def write_eof(self) -> None:
+        """Ends the sending half behind what was written; the other side may still send."""
+        self._ends_behind = True
+        if not self._unsent and self._below is not None:
+            self._below.write_eof()
 
     def close(self) -> None:
         """Ends the connection behind what was written."""
@@ -232,7 +268,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         tls = self._tls
         if tls is None:
-            tls = self._tls = self._certificates.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+            context = self._certificates.context()
+            tls = self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not self._dials)
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -244,13 +281,25 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         self._send_records()
         try:
-            principal = certificate_principal(tls.getpeercert(binary_form=True), self._certificates.rules)
+            principal = self._certificates.identify(tls.getpeercert(binary_form=True))
         except (ValueError, IndexError, StopIteration) as error:
             self._refuse(str(error) or "its certificate cannot be read")
             return
         self._is_known = True
         cast("TlsUser", self._user).identify(principal)
         self._take_in()
+
+    def _go_plain(self, came: memoryview) -> None:
+        """Hands the connection over as it is; what was asked of this object is passed on below from here on."""
+        self._is_plain = True
+        cast("TlsUser", self._user).identify(ANONYMOUS)
+        while came and not self._is_closing:
+            buffer = memoryview(self._user.get_buffer(-1))
+            count = min(len(buffer), len(came))
+            buffer[:count], came = came[:count], came[count:]
+            self._user.buffer_updated(count)
+        if self._below is not None:
+            self._below.set_protocol(self._user)
 
     def _refuse(self, reason: str) -> None:
         cast("TlsUser", self._user).refuse_identity(reason)
@@ -268,7 +317,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                     count = cast("int", tls.read(len(buffer), cast("bytearray", buffer)))  # a number, with a buffer
                 except ssl.SSLWantReadError:
                     break
-                except ssl.SSLError:
+                except ssl.SSLError as error:  # also what the other side thinks of our certificate, with TLS 1.3
+                    self._trouble = ssl.SSLError(_described(error))
                     self.abort()
                     return
                 if not count:
@@ -328,6 +378,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._is_closing:
             if not self._unsent:
                 self._say_goodbye()
+        elif self._ends_behind and not self._unsent:
+            if self._below is not None:
+                self._below.write_eof()
         elif is_full and not self._is_user_paused:
             self._is_user_paused = True
             self._user.pause_writing()
@@ -360,4 +413,6 @@ def _described(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
     reason = (error.reason or str(error)).replace("_", " ").lower()
+    if "alert" in reason:
+        return f"the other side ended it: {reason}"
     return f"the TLS handshake failed: {reason}"

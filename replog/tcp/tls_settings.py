@@ -24,6 +24,13 @@ class TlsVersion(Enum):
     TLS_1_3 = "TLSv1.3"
 
 
+class PortProtocol(Enum):
+    """What is spoken at a port that knows no logins: that of other nodes, that of metrics."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+
+
 class TlsSettings(Struct, frozen=True):
     """What a listener proves, and whom it believes.
 

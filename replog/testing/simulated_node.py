@@ -161,7 +161,7 @@ class SimulatedNode:
         environment = NodeEnvironment(
             fs=self.fs,
             clock=self.clock,
-            peers=lambda _: self.host.peer_network(),
+            peers=lambda _kind, _tls: self.host.peer_network(),
             bind_tcp=self.host.tcp.bind,
             rng=Random(rng.getrandbits(64)),  # noqa: S311 -- a simulation must be repeatable
             threads=lambda count, _prefix: VirtualThreads(loop, count),

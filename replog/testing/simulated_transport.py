@@ -70,6 +70,10 @@ class _WatchedServer:
         self._loop = loop
         self.port = server.port
 
+    @property
+    def refused_count(self) -> int:
+        return self._server.refused_count
+
     async def start(self, handlers: PeerHandlers) -> None:
         await self._server.start(cast("PeerHandlers", _WatchedHandlers(handlers, self._loop)))
 

@@ -96,7 +96,7 @@ class BrokerWatcher:
     async def _follow(self, broker: WatchedBroker) -> str:
         """Stays connected for as long as that works; returns why the broker cannot run any more, "" without a proof."""
         address = f"{broker.host}:{broker.port}"
-        connection = self._transport.connect(address, purpose="presence")
+        connection = self._transport.connect(address, purpose="presence", node_id=broker.broker_id)
         try:
             async with self._slots, asyncio.timeout(PROBE_TIMEOUT_S):
                 presence = await connection.open_presence(self._hello())

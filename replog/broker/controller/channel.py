@@ -131,7 +131,8 @@ class ControllerChannel:
             )
         connection = self._connections.get(leader_id)
         if connection is None or connection.address != address:
-            stale, connection = connection, self._transport.connect(address, purpose="controller", hello=self._hello)
+            stale = connection
+            connection = self._transport.connect(address, purpose="controller", hello=self._hello, node_id=leader_id)
             self._connections[leader_id] = connection
             if stale is not None:
                 await stale.close()

@@ -44,6 +44,11 @@ class NodeCollector(Collector):
         yield from _quorum(readings.quorum)
         yield from _coordinators(readings.coordinators)
         yield _elections(readings.elections)
+        yield CounterMetricFamily(
+            "replog_node_authentications_failed",
+            "Connections at inter.broker.listener whose other side was not believed to be a node.",
+            value=readings.refused_nodes,
+        )
         if readings.kafka is not None:
             yield from _kafka(readings.kafka)
         if readings.access is not None:

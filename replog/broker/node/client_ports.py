@@ -19,7 +19,6 @@ from replog.tcp.certificates import Certificates
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
-from replog.tcp.tls_settings import TlsSettings
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 
@@ -130,15 +129,7 @@ def _certificates(config: ServerConfig, name: str) -> Certificates | None:
     protocol = config.protocol_of(name)
     if protocol is not None and not protocol.is_tls:
         return None
-    tls = config.security_of(name)
-    settings = TlsSettings(
-        tls.ssl_keystore_location or "",  # there is one: `check_together`; else no file can be read
-        tls.ssl_truststore_location or "",
-        tls.ssl_client_auth,
-        tls.ssl_enabled_protocols,
-        tls.ssl_principal_mapping_rules,
-    )
-    return Certificates(settings, name)
+    return Certificates(config.tls_settings_of(name), name)
 
 
 def _endpoint(config: ServerConfig, listener: NamedEndpoint, port: Port) -> BrokerEndpoint:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from random import Random, SystemRandom
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from msgspec import Struct, field
 from replog.broker.clock import Clock, SystemClock
 from replog.config.server_keys import InterBrokerTransport
 from replog.rpc.tcp.peers import bind as bind_peers
+from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.tcp.transport import TcpPeerTransport
 from replog.rpc.transport import PeerTransport, Server
 from replog.tcp.port import Port
@@ -37,8 +39,13 @@ class PeerNetwork(Struct, frozen=True):
     bind: Callable[[str, int], Server]
 
 
-def peer_network(kind: InterBrokerTransport) -> PeerNetwork:
-    """Returns the real network of a kind; gRPC takes a while to load, and is loaded where nodes meet over it."""
+def peer_network(kind: InterBrokerTransport, tls: NodeTls | None = None) -> PeerNetwork:
+    """Returns the real network of a kind; gRPC takes a while to load, and is loaded where nodes meet over it.
+
+    Args:
+        kind: The kind.
+        tls: What the node proves, and whom it believes, over TCP; None: nodes speak plain text.
+    """
     match kind:
         case InterBrokerTransport.GRPC:
             from replog.rpc.grpc.transport import GrpcTransport
@@ -46,7 +53,7 @@ def peer_network(kind: InterBrokerTransport) -> PeerNetwork:
 
             return PeerNetwork(GrpcTransport(), bind_grpc)
         case InterBrokerTransport.TCP:
-            return PeerNetwork(TcpPeerTransport(), bind_peers)
+            return PeerNetwork(TcpPeerTransport(tls=tls), partial(bind_peers, tls=tls))
 
 
 class NodeEnvironment(Struct, frozen=True, kw_only=True):
@@ -58,7 +65,7 @@ class NodeEnvironment(Struct, frozen=True, kw_only=True):
     clock: Clock = field(default_factory=SystemClock)
     """Its clocks; time-outs of tasks follow the event loop's."""
 
-    peers: Callable[[InterBrokerTransport], PeerNetwork] = peer_network
+    peers: Callable[[InterBrokerTransport, NodeTls | None], PeerNetwork] = peer_network
     """Gives the network on which it meets other nodes."""
 
     bind_tcp: Callable[[str, int], Port] = bind_tcp

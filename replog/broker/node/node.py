@@ -25,6 +25,7 @@ from replog.broker.node.parts import NodeParts
 from replog.broker.node.resources import (
     DISK_THREADS,
     NodeResources,
+    node_tls,
     open_client_ports,
     open_logs,
     open_metadata_log,
@@ -119,7 +120,7 @@ class Node:
     async def _start(self, make_links: Callable[[NodeResources], PartLinks]) -> None:
         config, environment, loop = self.config, self._environment, asyncio.get_running_loop()
         clients = self._clients = open_client_ports(config, environment)
-        peers = environment.peers(config.inter_broker_transport)
+        peers = environment.peers(config.inter_broker_transport, node_tls(config, self.cluster_id))
         self._server = peers.bind(config.peer_listener.host, config.peer_listener.port)
         self._metrics = open_metrics(config)
         self.console = open_console(config, clients.local_address)
@@ -151,7 +152,7 @@ class Node:
         metadata, replicas = parts.metadata, parts.replicas
         parts.loop_lag.start()
         if self._metrics is not None:
-            self._metrics.start(_read_parts(parts, self._clients))
+            self._metrics.start(_read_parts(parts, self._clients, self._server))
         if metadata.controller is not None:
             metadata.controller.start(metadata.quorum)
             metadata.registrar.start()
@@ -342,7 +343,7 @@ async def _stop_parts(parts: NodeParts) -> None:
             stack.push_async_callback(stop)
 
 
-def _read_parts(parts: NodeParts, clients: ClientPorts | None) -> ReadParts:
+def _read_parts(parts: NodeParts, clients: ClientPorts | None, server: Server | None) -> ReadParts:
     """Returns the parts that metrics read."""
     from replog.broker.metrics.readings import ReadParts
 
@@ -358,4 +359,5 @@ def _read_parts(parts: NodeParts, clients: ClientPorts | None) -> ReadParts:
         loop_lag=parts.loop_lag,
         authorizer=parts.requests.kafka_node.authorizer,
         read_kafka=None if clients is None else clients.read,
+        refused_nodes=lambda: 0 if server is None else server.refused_count,
     )

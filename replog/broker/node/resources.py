@@ -18,13 +18,17 @@ from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
+from replog.config.security_keys import INTER_BROKER
 from replog.config.server import ServerConfig
 from replog.errors import ConfigError, DiskFullError
 from replog.host.extras import install_command
 from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
 from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import Hello
+from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.transport import PeerTransport
+from replog.tcp.node_names import NodeName
+from replog.tcp.tls_settings import PortProtocol
 
 if TYPE_CHECKING:
     from replog.broker.metrics.service import MetricsService
@@ -139,6 +143,26 @@ def make_room(logs: LogManager) -> bool:
     """Gives the reserve back where the metadata log met a full disk; returns whether there was one."""
     home = logs.home_of(METADATA_TOPIC, 0)
     return home is not None and home.space.make_room()
+
+
+def node_tls(config: ServerConfig, cluster_id: str) -> NodeTls | None:
+    """Returns what a node proves to others, and whom it believes; None: nodes speak plain text.
+
+    Args:
+        config: The configuration of the node.
+        cluster_id: The id of the cluster, which its log directories know.
+
+    Raises:
+        ConfigError: A certificate cannot be used, or is not that of this node.
+    """
+    if not config.nodes_speak_tls:
+        return None
+    return NodeTls(
+        NodeName(cluster_id, config.node_id),
+        config.tls_settings_of(INTER_BROKER),
+        dials=config.security_inter_broker_protocol is PortProtocol.SSL,
+        accepts_plain=PortProtocol.PLAINTEXT in config.accepted_from_nodes,
+    )
 
 
 def open_client_ports(config: ServerConfig, environment: NodeEnvironment) -> ClientPorts:

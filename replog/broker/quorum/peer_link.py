@@ -89,7 +89,7 @@ class PeerLink:
         while True:
             await self._wakeup.wait()
             self._moved.clear()
-            connection = self._transport.connect(self._address, purpose="quorum")
+            connection = self._transport.connect(self._address, purpose="quorum", node_id=self._peer_id)
             try:
                 await self._serve_until_lost(connection)
             finally:

@@ -61,7 +61,7 @@ class QuorumRequests:
         self._quorum = quorum
         self._transport = transport
         self._clock = clock
-        self._shared: dict[str, _Shared] = {}
+        self._shared: dict[tuple[str, int], _Shared] = {}
 
     async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> NodeResponse:
         """Returns the leader's answer; where another node leads, the request is passed on to it.
@@ -77,11 +77,11 @@ class QuorumRequests:
         if leader_id == self._node_id:
             return await self._answer(request)
         address = None if leader_id is None else self._quorum.address_of(leader_id)
-        if address is None or forwarded:
+        if leader_id is None or address is None or forwarded:
             because = f": {self._quorum.lost_vote}" if self._quorum.lost_vote else "; try again"
             raise NotControllerError(f"node {self._node_id} knows no leader of the metadata quorum{because}")
         try:
-            return await self._ask(address, request, timeout_ms)
+            return await self._ask(address, leader_id, request, timeout_ms)
         except ConnectionLostError as error:  # another one may lead soon
             raise NotControllerError(
                 f"node {self._node_id} does not reach node {leader_id}, the last leader of the metadata quorum that it knows;"
@@ -101,22 +101,24 @@ class QuorumRequests:
         address = None if forwarded else self._quorum.address_of(node_id)
         if address is None:
             raise InvalidRequestError(f"node {self._node_id} knows no voter {node_id} of the metadata quorum")
-        return await self._ask(address, request, timeout_ms)
+        return await self._ask(address, node_id, request, timeout_ms)
 
-    async def _ask(self, address: str, request: NodeRequest, timeout_ms: int) -> NodeResponse:
-        async with self._connected(address) as connection:
+    async def _ask(self, address: str, node_id: int, request: NodeRequest, timeout_ms: int) -> NodeResponse:
+        async with self._connected(address, node_id) as connection:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True)
 
     @asynccontextmanager
-    async def _connected(self, address: str) -> AsyncIterator[PeerConnection]:
-        """Lends the one connection to an address, to `PASSED_ON_MAX` requests at once.
+    async def _connected(self, address: str, node_id: int) -> AsyncIterator[PeerConnection]:
+        """Lends the one connection to a node at an address, to `PASSED_ON_MAX` requests at once.
 
         Raises:
             NotControllerError: There are so many.
         """
-        shared = self._shared.get(address)
+        key = address, node_id
+        shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[address] = _Shared(self._transport.connect(address, purpose="quorum-admin"))
+            connection = self._transport.connect(address, purpose="quorum-admin", node_id=node_id)
+            shared = self._shared[key] = _Shared(connection)
         elif shared.users >= PASSED_ON_MAX:
             raise NotControllerError(
                 f"node {self._node_id} passes on {PASSED_ON_MAX} requests to {address} already; try again"
@@ -127,7 +129,7 @@ class QuorumRequests:
         finally:
             shared.users -= 1
             if not shared.users:
-                del self._shared[address]
+                del self._shared[key]
                 await shared.connection.close()
 
     async def _answer(self, request: QuorumRequest) -> NodeResponse:

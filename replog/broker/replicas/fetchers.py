@@ -124,7 +124,7 @@ class LeaderFetcher:
             await asyncio.sleep(RECONNECT_DELAY_S)
 
     async def _connected(self, address: str) -> None:
-        connection = self._owner.transport.connect(address, purpose="replication")
+        connection = self._owner.transport.connect(address, purpose="replication", node_id=self._leader_id)
         try:
             stream = await connection.open_fetch(self._owner.hello())
             self._last_problem = ""

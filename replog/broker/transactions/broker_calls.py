@@ -96,7 +96,10 @@ class BrokerCalls:
             raise ConnectionLostError(f"the metadata does not say where broker {broker_id} is reached")
         way = self._ways.get(broker_id)
         if way is None or way.connection.address != address:
-            stale, way = way, _Way(self._transport.connect(address, purpose="transactions", hello=self._hello))
+            stale, way = (
+                way,
+                _Way(self._transport.connect(address, purpose="transactions", hello=self._hello, node_id=broker_id)),
+            )
             self._ways[broker_id] = way
             if stale is not None:
                 await stale.connection.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.terminal.interrupts import GRACE_S
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ def start(
             help="Of the first node; 0: any. Default: 9092, where commands look, or any when it is taken.",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Nodes and clients prove who they are, by certificates in DIR/certs that are made now."
+        ),
+    ] = False,
 ) -> None:
     """Create a cluster of combined broker and controller nodes, and start it.
 
@@ -56,7 +62,7 @@ def start(
     (--set default.replication.factor=N).
     """
     config = {"default.replication.factor": min(nodes, REPLICAS_MAX), **node_settings(settings or [])}
-    work = _start(directory, nodes, config, foreground=foreground, port=first_port(port))
+    work = _start(directory, nodes, config, foreground=foreground, port=first_port(port), secure=secure)
     common.run(work, grace_s=None if foreground else GRACE_S)
 
 
@@ -71,7 +77,7 @@ def status(directory: Directory, as_json: common.AsJson = False) -> None:
     if as_json:
         typer.echo(as_json_line(found))
     else:
-        _show(found)
+        _show(cluster, found)
 
 
 @app.command("stop")
@@ -147,16 +153,18 @@ def first_port(wanted: int | None) -> int:
     return wanted
 
 
-async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int) -> None:
+async def _start(
+    directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int, secure: bool
+) -> None:
     from replog.cli.views.cluster_status import cluster_status
     from replog.cluster import LocalCluster
 
     with common.waiting(f"starting {common.counted(nodes, 'node')}"):
         cluster = await LocalCluster.start(
-            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port
+            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port, secure=secure
         )
     try:
-        _show(await cluster_status(cluster))
+        _show(cluster, await cluster_status(cluster))
         if foreground:
             stop = stop_at_signals()
             typer.echo("Ctrl-C stops the cluster.")
@@ -167,12 +175,15 @@ async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foregro
                 await cluster.stop_all()
 
 
-def _show(found: ClusterStatus) -> None:
+def _show(cluster: LocalCluster, found: ClusterStatus) -> None:
     """Prints the nodes, and last what to type to reach them."""
     from replog.cli.views.cluster_status import render
 
     common.out_console().print(render(found))
     typer.echo(f"For Kafka's clients: bootstrap.servers={found.bootstrap_servers}")
+    if cluster.certificates.exist:
+        typer.echo(f"They need the certificates: {cluster.certificates.client_config} has the settings.")
+        typer.echo(f"export {client_config.CONFIG_VARIABLE}={cluster.certificates.client_config}")
     typer.echo(common.export_line(found.bootstrap_servers))
 
 
@@ -201,17 +212,18 @@ async def _restart(
         except NodeRunsError:  # and the rest of the nodes must not stay stopped
             others.append(node_id)
     await cluster.wait_until_ready(node_ids=targets, on_recovery=show)
-    await _each(_until_running(cluster.nodes[node_id].address) for node_id in targets)
+    await _each(_until_running(cluster, node_id) for node_id in targets)
     return others
 
 
-async def _until_running(address: str) -> None:
+async def _until_running(cluster: LocalCluster, node_id: int) -> None:
     """Returns when this very process serves: after a kill the metadata may show its earlier life for a moment."""
     from replog.client import Admin
     from replog.errors import BrokerNotAvailableError, ReplogError
 
     deadline = time.monotonic() + RUNNING_TIMEOUT_S
-    async with Admin(address) as admin:
+    address = cluster.nodes[node_id].address
+    async with Admin(address, security=cluster.security) as admin:
         while time.monotonic() < deadline:
             try:
                 if (await admin.describe_node(address)).state == "running":

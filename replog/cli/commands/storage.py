@@ -164,10 +164,15 @@ async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
 async def _refusal_of(address: str, server: ServerConfig, cluster_id: str) -> InconsistentClusterIdError | None:
     """Asks a node whether it is of a cluster; returns its refusal, None where it is or nobody answers."""
     from replog.broker.node.environment import peer_network
-    from replog.errors import InconsistentClusterIdError, ReplogError
+    from replog.broker.node.resources import node_tls
+    from replog.errors import ConfigError, InconsistentClusterIdError, ReplogError
     from replog.rpc.node_messages import DescribeNodeRequest
 
-    connection = peer_network(server.inter_broker_transport).transport.connect(address, purpose="format")
+    try:
+        network = peer_network(server.inter_broker_transport, node_tls(server, cluster_id))
+    except ConfigError:  # there is no certificate for this cluster yet, and without one nobody answers
+        return None
+    connection = network.transport.connect(address, purpose="format")
     try:
         await connection.call(DescribeNodeRequest(()), timeout_ms=PEER_TIMEOUT_MS, cluster_id=cluster_id)
     except InconsistentClusterIdError as error:

@@ -101,7 +101,8 @@ async def cluster_status(cluster: LocalCluster) -> ClusterStatus:
     alive = [spec for spec in cluster.nodes.values() if spec.is_alive]
     metadata, nodes = None, tuple(map(_without_answer, cluster.nodes.values()))
     if alive:
-        async with Admin(",".join(spec.address for spec in alive), timeout_ms=ASK_TIMEOUT_MS) as admin:
+        servers = ",".join(spec.address for spec in alive)
+        async with Admin(servers, timeout_ms=ASK_TIMEOUT_MS, security=cluster.security) as admin:
             asking = asyncio.gather(*(_describe(admin, spec) for spec in cluster.nodes.values()))
             metadata = await _metadata(admin)
             nodes = tuple(await asking)

@@ -204,7 +204,14 @@ class GrpcConnection(CallingConnection):
 class GrpcTransport:
     """Connections over gRPC, one TCP connection per (address, purpose)."""
 
-    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> GrpcConnection:  # noqa: ARG002 -- the seam's shape
+    def connect(
+        self,
+        address: str,
+        *,
+        purpose: str,  # noqa: ARG002 -- the seam's shape
+        hello: Hello | None = None,
+        node_id: int | None = None,  # noqa: ARG002 -- looked at over TCP alone
+    ) -> GrpcConnection:
         return GrpcConnection(address, hello)
 
 
@@ -220,6 +227,10 @@ class GrpcServer:
     @property
     def port(self) -> int:
         return self._port
+
+    @property
+    def refused_count(self) -> int:
+        return 0  # nobody shows a certificate here
 
     async def start(self, handlers: PeerHandlers) -> None:
         """Begins to answer; connections that came since `bind` have waited."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from replog.errors import MalformedFrameError
+from replog.rpc.tcp.secure import LISTENER, NodeTls
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
@@ -31,9 +32,11 @@ class TcpPeerServer:
 
     Args:
         port: The port; it is the server's from here on.
+        tls: What the node proves, and whom it believes; None: nodes speak plain text.
     """
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, tls: NodeTls | None = None) -> None:
+        self._tls = tls
         self._bound: Port | None = port
         self._listener: Listener | None = None
         self._address = f"{port.host}:{port.port}"
@@ -48,18 +51,28 @@ class TcpPeerServer:
         bound, self._bound = self._bound, None
         if bound is None:
             return
-        reading_room = TransferRoom(READING_BYTES)
-        streams = PeerStreams(handlers, self._address, reading_room)
+        reading_room, tls = TransferRoom(READING_BYTES), self._tls
+        streams = PeerStreams(handlers, self._address, reading_room, tls, self._tell_refused)
 
-        async def serve(frame: memoryview, _caller: Caller) -> Answer | None:
+        async def serve(frame: memoryview, caller: Caller) -> Answer | None:
             if not is_opening(frame):
                 raise MalformedFrameError("a request, where only nodes meet: clients come to the port of listeners")
-            return Answer(becomes=partial(streams.open, frame))
+            return Answer(becomes=partial(streams.open, frame, caller.principal))
 
         requests = RequestServer(serve, lambda _: False, lambda _: False)
         limits = ListenerLimits(connection=ConnectionLimits(recordless_bytes_max=OPENING_BYTES_MAX))
         self._listener = Listener(requests, limits, ByteSemaphore(READING_BYTES), reading_room, KEY)
-        await self._listener.start(bound)
+        certificates = None if tls is None else tls.certificates
+        await self._listener.start(bound, LISTENER, certificates, accepts_plain=tls is not None and tls.accepts_plain)
+
+    @property
+    def refused_count(self) -> int:
+        """The connections whose other side was not believed to be a node."""
+        return 0 if self._listener is None else self._listener.refused_counts[LISTENER]
+
+    def _tell_refused(self, address: str, reason: str) -> None:
+        if self._listener is not None:
+            self._listener.tell_refused(LISTENER, address, reason)
 
     async def stop(self, grace_s: float) -> None:  # noqa: ARG002 -- streams have no end of their own to wait for
         """Ends all streams, and gives the port back."""
@@ -70,14 +83,15 @@ class TcpPeerServer:
             await self._listener.stop()
 
 
-def bind(host: str, port: int) -> TcpPeerServer:
+def bind(host: str, port: int, tls: NodeTls | None = None) -> TcpPeerServer:
     """Takes the port; nobody is heard before `TcpPeerServer.start`.
 
     Args:
         host: The address to bind.
         port: The port; 0 picks a free one, see `TcpPeerServer.port`.
+        tls: What the node proves, and whom it believes; None: nodes speak plain text.
 
     Raises:
         ConfigError: The port is taken, or the address is not this machine's.
     """
-    return TcpPeerServer(bind_port(host, port, KEY))
+    return TcpPeerServer(bind_port(host, port, KEY), tls)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
@@ -53,7 +54,10 @@ CLOSE_S: Final = 1.0
 LINGER_S: Final = 2.0
 """How long whoever is told why a stream ends may take to close it."""
 
-_HINT = " before it said anything. Is this the port for clients (listeners) of a replog node of this version?"
+_HINT = (
+    " before it said anything. Is this the port for nodes (inter.broker.listener) of a replog node of this version, and does it take"
+    " plain text (inter.broker.accepted.protocols)?"
+)
 
 
 class _Arrived(NamedTuple):
@@ -78,6 +82,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
 
     Attributes:
         closed: The future that is done when the connection has ended.
+        tls_trouble: Why TLS has ended the connection; "": it has not.
     """
 
     def __init__(
@@ -115,6 +120,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
         self._written_bytes = self._drained_bytes = 0
         self._silent_looks = self._stalled_looks = self._unread_looks = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
+        self.tls_trouble = ""
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 
@@ -163,9 +169,11 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the stream."""
+        if isinstance(exc, ssl.SSLError):
+            self.tls_trouble = str(exc)
         if self._end is None:
             cause = f" ({exc})" if exc is not None else ""
-            hint = "" if self._has_heard or not self._is_client else _HINT
+            hint = "" if self._has_heard or not self._is_client or self.tls_trouble else _HINT
             self._end = ConnectionLostError(f"{self._address}: the other side closed the stream{cause}{hint}")
         self._transport = None
         for timer in (self._timer, self._lingering):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from replog.errors import MalformedFrameError
 from replog.rpc import frames
@@ -17,6 +17,7 @@ from replog.rpc.calling import CallingConnection
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.tcp.codecs import CALLS, QUORUM
+from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, whole
 from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
@@ -43,14 +44,25 @@ class TcpPeerConnection(CallingConnection):
         address: The host:port where the other node meets nodes.
         hello: Who calls; None: somebody who is no node.
         connect: The function that connects.
+        node_id: The id of the node that is to be there; None: any.
+        tls: What this node proves, and whom it believes; None: it speaks plain text.
     """
 
-    def __init__(self, address: str, hello: Hello | None, connect: Connect) -> None:
+    def __init__(
+        self,
+        address: str,
+        hello: Hello | None,
+        connect: Connect,
+        node_id: int | None = None,
+        tls: NodeTls | None = None,
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._address = address
         self._host, self._port = host.removeprefix("[").removesuffix("]"), int(port)
         self._hello = hello or client_hello("", "calls")
         self._connect = connect
+        self._node_id = node_id
+        self._tls = tls if tls is not None and tls.dials else None
         self._streams: dict[TcpStream[Any, Any], None] = {}  # in the order of their opening
         self._calls = StreamedCalls(address)
         self._controller_calls = StreamedCalls(address)
@@ -97,25 +109,35 @@ class TcpPeerConnection(CallingConnection):
             self._abort(stream)
             raise ConnectionLostError(f"{self._address} did not answer hello in {HELLO_TIMEOUT_S:g} s") from None
         except BaseException:
+            if stream is not None and self._tls is not None and stream.tls_trouble:
+                self._tls.tell(self._address, stream.tls_trouble)
             self._abort(stream)
             raise
         if not isinstance(answer, Hello):
             stream.abort()
             raise MalformedFrameError(f"{self._address} answered hello with {type(answer).__name__}")
+        if self._node_id not in {None, answer.node_id}:
+            stream.abort()
+            raise ConnectionLostError(
+                f"{self._address}: node {answer.node_id} is there, and node {self._node_id} was looked for. Check the addresses"
+            )
         stream.greeted()
         return stream, answer
 
     async def _open(self, kind: StreamKind, codec: Codec, first: object) -> TcpStream[Any, Any]:
-        make = partial(TcpStream, codec, _SPARES, self._address, is_client=True)
+        made: TcpStream[Any, Any] = TcpStream(codec, _SPARES, self._address, is_client=True)
         try:
-            _, stream = cast("tuple[Any, TcpStream[Any, Any]]", await self._connect(make, self._host, self._port))
+            if self._tls is None:
+                await self._connect(lambda: made, self._host, self._port)
+            else:
+                await self._tls.open(made, self._host, self._port, self._node_id, self._connect)
         except OSError as error:
             is_refused = isinstance(error, ConnectionRefusedError)
             raise ConnectionLostError(f"{self._address}: {cause_of(error)}", refused=is_refused) from None
-        self._streams[stream] = None
-        stream.closed.add_done_callback(lambda _: self._streams.pop(stream))
-        stream.open(kind, first)
-        return stream
+        self._streams[made] = None
+        made.closed.add_done_callback(lambda _: self._streams.pop(made))
+        made.open(kind, first)
+        return made
 
     def _within_limit(self, data: bytes) -> bytes:
         """Returns an encoded call; raises on one too large to send, which would end the stream of all calls."""
@@ -134,10 +156,19 @@ class TcpPeerTransport:
 
     Args:
         connect: The function that connects: over TCP, or as a simulation has it.
+        tls: What this node proves, and whom it believes; None: nodes speak plain text.
     """
 
-    def __init__(self, connect: Connect = create_connection) -> None:
+    def __init__(self, connect: Connect = create_connection, tls: NodeTls | None = None) -> None:
         self._connect = connect
+        self._tls = tls
 
-    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> TcpPeerConnection:  # noqa: ARG002 -- the seam's shape
-        return TcpPeerConnection(address, hello, self._connect)
+    def connect(
+        self,
+        address: str,
+        *,
+        purpose: str,  # noqa: ARG002 -- the seam's shape
+        hello: Hello | None = None,
+        node_id: int | None = None,
+    ) -> TcpPeerConnection:
+        return TcpPeerConnection(address, hello, self._connect, node_id, self._tls)

@@ -88,7 +88,9 @@ class FakeNetwork:
         self.calls: list[tuple[str, Any, int, str, bool, str]] = []
         self.answer: Callable[[str, Any], Any] = lambda address, _: ConnectionLostError(f"nobody at {address}")
 
-    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> FakeConnection:
+    def connect(
+        self, address: str, *, purpose: str, hello: Hello | None = None, node_id: int | None = None
+    ) -> FakeConnection:
         connection = FakeConnection(self, address)
         self.connections.append(connection)
         return connection

@@ -22,7 +22,7 @@ class Peer:
         self.address = "b:1"
         self.answer: Any = WriteMarkersResponse(())
 
-    def connect(self, address: str, *, purpose: str, hello: Hello) -> Peer:
+    def connect(self, address: str, *, purpose: str, hello: Hello, node_id: int) -> Peer:
         assert (address, purpose) == (self.address, "transactions")
         return self
 

@@ -266,7 +266,7 @@ async def test_a_request_never_meets_half_a_node() -> None:
     started = await Node.start(
         config(),
         environment=NodeEnvironment(
-            fs=SimulatedFileSystem(), peers=lambda _: PeerNetwork(GrpcTransport(), knock_at_once)
+            fs=SimulatedFileSystem(), peers=lambda _kind, _tls: PeerNetwork(GrpcTransport(), knock_at_once)
         ),
     )
     async with stopping(started):

@@ -25,7 +25,7 @@ class Network:
         self.closed: list[str] = []
         self.answers: list[asyncio.Future[Any]] = []
 
-    def connect(self, address: str, *, purpose: str) -> Any:
+    def connect(self, address: str, *, purpose: str, node_id: int) -> Any:
         assert purpose == "quorum-admin"
         self.opened.append(address)
 

@@ -41,7 +41,7 @@ class Broker:
         self.presence: Presence | None = None
         self.closed_count = 0
 
-    def connect(self, address: str, *, purpose: str) -> Broker:
+    def connect(self, address: str, *, purpose: str, node_id: int) -> Broker:
         assert (address, purpose) == ("host:9", "presence")
         return self
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
+from replog.access.principal import ANONYMOUS
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
@@ -39,7 +40,11 @@ async def listening(handlers: PeerHandlers, *, port: int = 0, room_bytes: int = 
     service = PeerStreams(handlers, f"127.0.0.1:{bound.port}", room)
 
     async def answer(frame: memoryview, _address: str) -> Answer | None:
-        return Answer(becomes=partial(service.open, frame)) if is_opening(frame) else Answer((struct.pack(">i", 0),))
+        return (
+            Answer(becomes=partial(service.open, frame, ANONYMOUS))
+            if is_opening(frame)
+            else Answer((struct.pack(">i", 0),))
+        )
 
     listener = Listener(
         RequestServer(answer, lambda _: False, lambda _: False), ListenerLimits(), ByteSemaphore(1 << 30), room
