@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.errors import ConfigError
 from replog.host.extras import install_command
-from replog.tcp.node_names import NodeName
+from replog.tcp.node_names import NodeName, parse_node_name
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -99,6 +99,10 @@ def issue(
     if not _NAME.fullmatch(name) or name == "ca":
         raise ConfigError(
             "name", name, f"name {name!r} must be 1 to 64 letters, digits, dots, dashes or underscores, and not ca"
+        )
+    if node is not None and parse_node_name(str(node)) != node:
+        raise ConfigError(
+            "cluster-id", node.cluster_id, f"cluster id {node.cluster_id!r} must be 1 to 64 of A-Z a-z 0-9 _ -"
         )
     path = folder / f"{name}.pem"
     _refuse_existing(path)

@@ -36,6 +36,7 @@ class NodeName(Struct, frozen=True):
     node_id: int
 
     def __str__(self) -> str:
+        """Returns the name as it stands in a certificate."""
         return f"{_SCHEME}{self.cluster_id}/node/{self.node_id}"
 
 

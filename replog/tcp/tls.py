@@ -277,7 +277,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         except ssl.SSLError as error:
             self._send_records()  # the alert, which tells the client
-            self._refuse(_described(error))
+            self._refuse(described(error))
             return
         self._send_records()
         try:
@@ -318,7 +318,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 except ssl.SSLWantReadError:
                     break
                 except ssl.SSLError as error:  # also what the other side thinks of our certificate, with TLS 1.3
-                    self._trouble = ssl.SSLError(_described(error))
+                    self._trouble = ssl.SSLError(described(error))
                     self.abort()
                     return
                 if not count:
@@ -408,8 +408,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 handle.cancel()
 
 
-def _described(error: ssl.SSLError) -> str:
-    """Says in words why a handshake failed."""
+def described(error: ssl.SSLError) -> str:
+    """Returns in words why TLS failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
     reason = (error.reason or str(error)).replace("_", " ").lower()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import socketserver
+import ssl
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -21,11 +25,16 @@ from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.produce_path import ProducePath
 from replog.config.server import Endpoint
 from replog.errors import ConfigError, ReplogError
+from replog.tcp.certificates import Certificates
+from replog.tcp.tls import described
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 CLIENT_TIMEOUT_S = 2.0
+TELL_AGAIN_S = 60.0
+"""How often at most a line is logged about readers that are not believed."""
+
 POLL_S = 0.2
 """How soon the thread sees that it shall end."""
 
@@ -33,11 +42,29 @@ POLL_S = 0.2
 class _Handler(WSGIRequestHandler):
     timeout = CLIENT_TIMEOUT_S
 
+    def setup(self) -> None:
+        """Begins; over TLS with the handshake, which may take as long as a client may be silent."""
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.settimeout(CLIENT_TIMEOUT_S)
+            self.request.do_handshake()
+        super().setup()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the base class' name
         """Drops the line: scrapes are not worth one each."""
 
 
 class _Server(WSGIServer):
+    certificates: Certificates | None = None
+    """What the port proves, and whom it believes; None: it speaks plain text."""
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accepts a connection; its handshake comes later, as every wait of its own (`_Handler.setup`)."""
+        connection, address = super().get_request()
+        if self.certificates is None:
+            return connection, address
+        context = self.certificates.context()
+        return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
     def server_bind(self) -> None:
         """Binds without the base class' look-up of the host's name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
@@ -47,6 +74,12 @@ class _Server(WSGIServer):
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 -- the base class' shape
         """Notes for debugging that a client went away or said nothing; that is its own affair."""
         _log.debug("a scrape was not answered", exc_info=True)
+        error = sys.exception()
+        if isinstance(error, ssl.SSLError) and (now_s := time.monotonic()) - self._told_s >= TELL_AGAIN_S:
+            self._told_s = now_s
+            _log.warning("metrics.listener does not know who came from %s: %s", client_address, described(error))
+
+    _told_s = -math.inf
 
 
 class _Server6(_Server):
@@ -61,12 +94,13 @@ class MetricsServer:
 
     Args:
         endpoint: The host and port to listen on; port 0 takes a free one.
+        certificates: What the port proves, and whom it believes; None: it speaks plain text.
 
     Raises:
         ConfigError: The port is taken, or the host is not ours.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, certificates: Certificates | None = None) -> None:
         make = _Server6 if ":" in endpoint.host else _Server
         try:
             self._server = make((endpoint.host, endpoint.port), _Handler)
@@ -76,7 +110,9 @@ class MetricsServer:
                 str(endpoint),
                 f"cannot serve metrics on {endpoint}: {error.strerror or error}. Choose another port, or port 0 for a free one.",
             ) from error
+        self._server.certificates = certificates
         self.address = str(Endpoint(endpoint.host, self._server.server_port))
+        self.url = f"http{'' if certificates is None else 's'}://{self.address}/metrics"
         self._thread: threading.Thread | None = None
 
     def start(self, registry: CollectorRegistry) -> None:
@@ -120,13 +156,14 @@ class MetricsService:
 
     Args:
         endpoint: The host and port to serve on.
+        certificates: What the port proves, and whom it believes; None: it speaks plain text.
 
     Raises:
         ConfigError: The port cannot be bound.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._server = MetricsServer(endpoint)
+    def __init__(self, endpoint: Endpoint, certificates: Certificates | None = None) -> None:
+        self._server = MetricsServer(endpoint, certificates)
         self._instruments = Instruments()
 
     @property
@@ -159,7 +196,7 @@ class MetricsService:
 
         self._instruments.registry.register(NodeCollector(read))
         self._server.start(self._instruments.registry)
-        _log.info("metrics on http://%s/metrics", self.address)
+        _log.info("metrics on %s", self._server.url)
 
     async def stop(self) -> None:
         """Ends the thread and frees the port; the loop must run on meanwhile."""

@@ -18,7 +18,7 @@ from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
-from replog.config.security_keys import INTER_BROKER
+from replog.config.security_keys import INTER_BROKER, METRICS
 from replog.config.server import ServerConfig
 from replog.errors import ConfigError, DiskFullError
 from replog.host.extras import install_command
@@ -27,6 +27,7 @@ from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import Hello
 from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.transport import PeerTransport
+from replog.tcp.certificates import Certificates
 from replog.tcp.node_names import NodeName
 from replog.tcp.tls_settings import PortProtocol
 
@@ -186,7 +187,7 @@ def open_metrics(config: ServerConfig) -> MetricsService | None:
     """Takes the port of the metrics, where they are wanted.
 
     Raises:
-        ConfigError: The port cannot be bound, or the library is missing.
+        ConfigError: The port cannot be bound, its certificate cannot be used, or the library is missing.
     """
     if config.metrics_listener is None:
         return None
@@ -200,4 +201,6 @@ def open_metrics(config: ServerConfig) -> MetricsService | None:
             str(config.metrics_listener),
             f"metrics.listener needs the library prometheus-client: {install_command('metrics')}, or leave the key out",
         ) from error
-    return MetricsService(config.metrics_listener)
+    is_tls = config.metrics_security_protocol is PortProtocol.SSL
+    certificates = Certificates(config.tls_settings_of(METRICS), METRICS) if is_tls else None
+    return MetricsService(config.metrics_listener, certificates)

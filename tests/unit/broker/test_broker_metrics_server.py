@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,9 @@ from replog.broker.metrics import service
 from replog.broker.metrics.service import MetricsServer
 from replog.config.server import Endpoint
 from replog.errors import BrokerClosedError, ConfigError
+from replog.tcp.certificates import Certificates
+from replog.tcp.tls_settings import ClientAuth, TlsSettings
+from tests.unit.kafka.tls_kit import TlsFiles, connected
 
 
 class Failing:
@@ -28,8 +32,10 @@ class Failing:
 
 
 @contextlib.contextmanager
-def serving(registry: CollectorRegistry, host: str = "127.0.0.1") -> Iterator[str]:
-    it = MetricsServer(Endpoint(host, 0))
+def serving(
+    registry: CollectorRegistry, host: str = "127.0.0.1", certificates: Certificates | None = None
+) -> Iterator[str]:
+    it = MetricsServer(Endpoint(host, 0), certificates)
     try:
         it.start(registry)
         yield it.address
@@ -99,3 +105,37 @@ def test_it_may_be_stopped_before_it_is_started() -> None:
 async def test_the_loop_runs_on_while_a_scrape_waits() -> None:
     with serving(gauge()) as address:
         assert (await asyncio.to_thread(scrape, address))[0] == 200
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return TlsFiles(tmp_path_factory.mktemp("tls"))
+
+
+def scrape_over_tls(address: str, context: ssl.SSLContext) -> str:
+    with connected(address, context) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
+
+
+@pytest.mark.parametrize("client_auth", ClientAuth)
+def test_a_port_over_tls(files: TlsFiles, client_auth: ClientAuth, caplog: pytest.LogCaptureFixture) -> None:
+    settings = TlsSettings(str(files.broker), str(files.authority.path), client_auth)
+    with serving(gauge(), certificates=Certificates(settings, "metrics")) as address:
+        assert "answer 42.0" in scrape_over_tls(address, files.context(files.client))
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=20):  # says nothing, and holds nobody up for long
+            if client_auth is not ClientAuth.REQUIRED:
+                assert "answer 42.0" in scrape_over_tls(address, files.context())
+                return
+            with contextlib.suppress(ssl.SSLError, ConnectionError):  # as the alert comes, or the reset behind it
+                assert not scrape_over_tls(address, files.context())
+        assert "answer 42.0" in scrape_over_tls(address, files.context(files.client))
+    assert "metrics.listener does not know who came from" in caplog.text
+    assert "peer did not return a certificate" in caplog.text
+
+
+def test_plain_text_is_not_served_over_tls(files: TlsFiles) -> None:
+    settings = TlsSettings(str(files.broker))
+    with serving(gauge(), certificates=Certificates(settings, "metrics")) as address, pytest.raises(OSError):  # noqa: PT011 -- of many kinds
+        scrape(address)
