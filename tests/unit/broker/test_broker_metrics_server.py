@@ -137,5 +137,5 @@ def test_a_port_over_tls(files: TlsFiles, client_auth: ClientAuth, caplog: pytes
 
 def test_plain_text_is_not_served_over_tls(files: TlsFiles) -> None:
     settings = TlsSettings(str(files.broker))
-    with serving(gauge(), certificates=Certificates(settings, "metrics")) as address, pytest.raises(OSError):  # noqa: PT011 -- of many kinds
+    with serving(gauge(), certificates=Certificates(settings, "metrics")) as address, pytest.raises(OSError):
         scrape(address)
