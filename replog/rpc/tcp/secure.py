@@ -90,12 +90,11 @@ class NodeTls:
         transport = cast("asyncio.Transport", (await connect(make, host, port))[0])
         try:
             return await dialed.found
-        except OSError as error:
-            self.tell(f"{host}:{port}", str(error))
+        except BaseException as error:  # also who gives up just when the stream has been handed the connection
+            transport.abort()
+            if isinstance(error, OSError):
+                self.tell(f"{host}:{port}", str(error))
             raise
-        finally:
-            if not dialed.has_handed_over:
-                transport.abort()
 
     def check_hello(self, principal: Principal, hello: Hello) -> None:
         """Raises unless the node that a hello names is the one of the certificate.
@@ -157,8 +156,7 @@ class _Dialed(asyncio.BufferedProtocol):
         why_not: The function that returns why it is the wrong one, or "".
 
     Attributes:
-        found: The future of the node that is there.
-        has_handed_over: Whether the stream has the connection.
+        found: The future of the node that is there; the stream has the connection then.
     """
 
     def __init__(self, stream: asyncio.BufferedProtocol, why_not: Any) -> None:
@@ -166,7 +164,6 @@ class _Dialed(asyncio.BufferedProtocol):
         self._why_not = why_not
         self._transport: asyncio.BaseTransport | None = None
         self.found: asyncio.Future[NodeName] = asyncio.get_running_loop().create_future()
-        self.has_handed_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -180,7 +177,6 @@ class _Dialed(asyncio.BufferedProtocol):
             return
         self._transport.set_protocol(self._stream)
         self._stream.connection_made(self._transport)
-        self.has_handed_over = True
         self.found.set_result(name)
 
     def refuse_identity(self, reason: str) -> None:
