@@ -39,7 +39,6 @@ async def create_connection(
         OSError: There is no such host, or it cannot be reached at any address, or (`ssl.SSLError`) TLS fails.
     """
     loop = asyncio.get_running_loop()
-    context, name = tls or (None, None)
     problem = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await _addresses(host, port):
         sock = socket.socket(family, kind, protocol)
@@ -56,11 +55,34 @@ async def create_connection(
         try:
             keep_alive(sock)
             close_at_fork(sock)
-            return await loop.create_connection(make, sock=sock, ssl=context, server_hostname=name)
+            if tls is None:
+                return await loop.create_connection(make, sock=sock)
+            below, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
+            return await _shake_hands(make, below, *tls)
         except BaseException:  # where TLS fails, what the next address says would only hide it
             sock.close()
             raise
     raise problem
+
+
+async def _shake_hands(
+    make: Callable[[], asyncio.BaseProtocol], below: asyncio.Transport, context: SSLContext, name: str
+) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+    """Begins TLS on a connection, which ends at once where that is given up.
+
+    `create_connection` with TLS would keep what is below to itself, and that waits for the other side's goodbye where the end of a
+    handshake and a cancellation meet: its socket, closed by then, has a descriptor which the next connection cannot have.
+    """
+    protocol = make()
+    try:
+        transport = await asyncio.get_running_loop().start_tls(below, protocol, context, server_hostname=name)
+        if transport is None:
+            raise ConnectionResetError("the connection was lost in the handshake of TLS")
+        protocol.connection_made(transport)
+    except BaseException:
+        below.abort()
+        raise
+    return transport, protocol
 
 
 async def _addresses(host: str, port: int) -> Sequence[tuple[Any, Any, int, str, Any]]:
