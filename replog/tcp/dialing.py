@@ -76,12 +76,13 @@ async def _shake_hands(
     protocol = make()
     try:
         transport = await asyncio.get_running_loop().start_tls(below, protocol, context, server_hostname=name)
-        if transport is None:
-            raise ConnectionResetError("the connection was lost in the handshake of TLS")
-        protocol.connection_made(transport)
+        if transport is not None:
+            protocol.connection_made(transport)
     except BaseException:
         below.abort()
         raise
+    if transport is None:
+        raise ConnectionResetError("the connection was lost in the handshake of TLS")
     return transport, protocol
 
 
