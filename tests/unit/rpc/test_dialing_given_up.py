@@ -33,9 +33,9 @@ async def test_a_handshake_that_is_given_up_leaves_no_descriptor_behind(tmp_path
         except asyncio.CancelledError:
             given_up += 1
         else:
-            transport.abort()
+            transport.close()
         last, _ = await create_connection(asyncio.Protocol, "127.0.0.1", port)
-        last.abort()
+        last.close()
         await asyncio.sleep(0)
     server.close()
     assert 0 < given_up < STEPS
