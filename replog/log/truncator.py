@@ -26,6 +26,7 @@ from replog.log.dirty_window import DirtyWindow
 from replog.log.disk_space import disk_full_errors, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
 from replog.log.producers.files import rebuild_producers, remove_snapshots
+from replog.log.reading.aborted import aborted_in
 from replog.log.reading.reader import LogReader
 from replog.log.recovery.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
 from replog.log.segments.segment import LogSegment
@@ -154,7 +155,7 @@ class Truncator:
         was_active, log_start_offset = segment.is_active, state.log_start_offset
         try:
             with disk_full_errors("the log cannot be cut", state.directory):
-                position, end_offset = self._prepare_cut(segment, offset)
+                position, end_offset = self._prepare_cut(number, offset)
                 state.move_log_start(min(log_start_offset, end_offset))
                 self._promise_no_more_than(end_offset, is_emptied=False)
                 state.forget_epochs_from(end_offset)
@@ -171,12 +172,13 @@ class Truncator:
         tell_cut(state.topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
         return end_offset, is_durable
 
-    def _prepare_cut(self, segment: LogSegment, offset: int) -> tuple[int, int]:
+    def _prepare_cut(self, number: int, offset: int) -> tuple[int, int]:
         """Returns byte and offset at which a segment will end; opens its file and takes its indexes into memory."""
+        segment = self._state.segments[number]
         found = segment.find(offset)
         place = (found.position, found.previous_end) if found else (segment.size_bytes, segment.end_offset())
         if not segment.is_active:
-            segment.activate(self._state.config)
+            segment.activate(self._state.config, aborted_in(self._state, number))
         return place
 
     def _remove_segments_from(self, number: int) -> bool:

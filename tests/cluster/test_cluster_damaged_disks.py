@@ -12,7 +12,7 @@ import pytest
 from cluster_kit import PATIENCE_S, QUICK, Cluster, read_to_the_end, until, wait_until_whole
 from cluster_load import Load
 
-from replog.client import Admin
+from replog.client import Admin, Consumer, Producer
 from replog.cluster import LocalCluster
 from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog.log.repair.repair import repair_log
@@ -46,6 +46,50 @@ def raise_the_last_epoch_of_the_metadata(data: Path, _former: Path) -> None:
     content = bytearray(log.read_bytes())
     content[list(scan(content))[-1].position + 15] ^= 64
     log.write_bytes(content)
+
+
+def lose_what_was_aborted(index: Path) -> None:
+    index.unlink()
+
+
+def shorten_what_was_aborted(index: Path) -> None:
+    index.write_bytes(index.read_bytes()[: 34 * 2])
+
+
+def flip_in_a_producer_id(index: Path) -> None:
+    content = bytearray(index.read_bytes())
+    content[9] ^= 1  # that of the first entry: its records would count as committed
+    index.write_bytes(content)
+
+
+@pytest.mark.parametrize("change", [lose_what_was_aborted, shorten_what_was_aborted, flip_in_a_producer_id])
+async def test_what_was_aborted_stays_so_whatever_becomes_of_the_index(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        local = await LocalCluster.start(tmp_path / "cluster", nodes=1, config=QUICK)
+        stack.push_async_callback(local.kill_all)
+        admin = await stack.enter_async_context(Admin(local.bootstrap_servers))
+        cluster = Cluster(local, admin)
+        await admin.create_topic(TOPIC, 1, 1)
+        async with Producer(local.bootstrap_servers, transactional_id="t") as producer:
+            for number in range(4):
+                with contextlib.suppress(KeyError):
+                    async with producer.transaction():
+                        await producer.send_and_wait(TOPIC, b"%d" % number)
+                        if number != 2:
+                            raise KeyError
+        await local.stop(1)
+        (index,) = (cluster.data_directory(1) / f"{TOPIC}-0").glob("*.txnindex")
+        good = index.read_bytes()
+        change(index)
+        local.start_node(1)
+        await local.wait_until_ready()
+        async with Consumer(local.bootstrap_servers) as consumer, asyncio.timeout(PATIENCE_S):
+            await consumer.assign_topic(TOPIC)
+            found = [each.value for each in await consumer.poll()]
+        await local.stop(1)
+        assert (found, index.read_bytes()) == ([b"2"], good)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from replog.log.segments.index_entries import MemoryEntries
 from replog.log.segments.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
 from replog.log.segments.scan import read_batch, scan_headers
 from replog.log.segments.time_index import TIME_ENTRY_BYTES, TimeIndex
-from replog.log.segments.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex
+from replog.log.segments.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex, parse_witness
 from replog.log.snapshots.files import parse_snapshot_name
 from replog.metadata.topic_names import OFFSETS_TOPIC, RESERVED_NAME, TRANSACTIONS_TOPIC
 from replog.records import (
@@ -274,6 +274,14 @@ def dump_transaction_index(base_offset: int, data: bytes) -> Iterator[Row]:
     yield from _rest(data, TRANSACTION_ENTRY_BYTES)
 
 
+def dump_transaction_witness(data: bytes) -> Iterator[Row]:
+    """Yields a row with the checksum that the transaction index beside it has."""
+    try:
+        yield {"kind": "transaction_witness", "checksum": f"{parse_witness(data):08x}"}
+    except ReplogError as error:
+        yield damage(None, str(error))
+
+
 def dump_snapshot(path: str, data: bytes) -> Iterator[Row]:
     """Yields a row for each producer."""
     try:
@@ -364,6 +372,8 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
             yield from dump_time_index(base_offset, file.read_bytes())
         case ".txnindex":
             yield from dump_transaction_index(base_offset, file.read_bytes())
+        case ".txnwitness":
+            yield from dump_transaction_witness(file.read_bytes())
         case _:
             yield from dump_snapshot(str(file), file.read_bytes())
 

@@ -45,6 +45,7 @@ from replog.log.file_names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    TRANSACTION_WITNESS_SUFFIX,
     file_path,
     parse_file_name,
     parse_moving_dir_name,
@@ -57,7 +58,13 @@ from replog_checkpoints import File, FileSystem, OpenMode, parent_of
 PIECE_BYTES = 1 << 20
 """Read and written at once."""
 
-_BESIDE_SEALED = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_BESIDE_SEALED = (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TRANSACTION_WITNESS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+)
 
 
 class FolderCopy:

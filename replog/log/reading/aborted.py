@@ -21,7 +21,7 @@ def aborted_transactions(state: LogState, start_offset: int, end_offset: int) ->
     for number in range(state.segments.number_for(start_offset), len(state.segments)):
         try:
             with disk_full_errors("a transaction index cannot be read", state.directory):
-                index = _aborted_in(state, number)
+                index = aborted_in(state, number)
         except OSError as error:
             raise StorageError(f"{state.topic_partition}: a transaction index cannot be read: {error}") from error
         if index is not None and index.collect(start_offset, end_offset, found):
@@ -35,7 +35,13 @@ def may_have_aborted_from(state: LogState, start_offset: int) -> bool:
     return any(segments[number].may_have_aborted for number in range(segments.number_for(start_offset), len(segments)))
 
 
-def _aborted_in(state: LogState, number: int) -> TransactionIndex | None:
+def aborted_in(state: LogState, number: int) -> TransactionIndex | None:
+    """Returns the aborted transactions that ended in a segment, from its index or from the log; None: there are none.
+
+    Raises:
+        CorruptRecordError: The index is wrong, and the log it is made from too.
+        OSError: The disk failed.
+    """
     try:
         return state.segments[number].transactions
     except CorruptIndexError:

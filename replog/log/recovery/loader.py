@@ -28,6 +28,7 @@ from replog.log.file_names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TRANSACTION_INDEX_SUFFIX,
+    TRANSACTION_WITNESS_SUFFIX,
     file_path,
     parse_file_name,
 )
@@ -393,7 +394,8 @@ class LogLoader(LogRecovery):
         for offset in offsets:
             size_bytes = self.fs.size(file_path(self.directory, offset, LOG_SUFFIX))
             segments.append(LogSegment(self.fs, self.directory, offset, size_bytes, self.now_ms))
-            segments[-1].has_transactions = f"{offset:020d}{TRANSACTION_INDEX_SUFFIX}" in self._names
+            kinds = (TRANSACTION_INDEX_SUFFIX, TRANSACTION_WITNESS_SUFFIX)
+            segments[-1].has_transactions = any(f"{offset:020d}{kind}" in self._names for kind in kinds)
         return segments
 
     def _sweep(self, names: list[str]) -> None:

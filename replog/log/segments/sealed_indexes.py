@@ -6,6 +6,7 @@
 | its last entry is not in the log                          | when it is mapped             | made again from the headers   |
 | it ends before the segment's largest timestamp            | when it is mapped             | made again from the headers   |
 | another entry is not in the log                           | when it is used               | the search begins at byte 0   |
+| the `.txnindex` is not the one that its witness names     | at the start, and at each use | made again from the log       |
 
 Indexes that were made again are held in memory until `rewrite_indexes` puts them on disk.
 """
@@ -16,7 +17,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from replog.errors import CorruptIndexError, CorruptRecordError
-from replog.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from replog.log.file_names import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TRANSACTION_WITNESS_SUFFIX,
+)
 from replog.log.segments.files import SegmentFiles
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.log.segments.index_entries import MappedEntries
@@ -24,7 +30,7 @@ from replog.log.segments.offset_index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET
 from replog.log.segments.reader import SegmentReader
 from replog.log.segments.scan import PlacedHeader, read_header, scan_headers
 from replog.log.segments.time_index import TIME_ENTRY_BYTES, ActiveTimeIndex, TimeIndex, TimestampOffset
-from replog.log.segments.transaction_index import TransactionIndex
+from replog.log.segments.transaction_index import TransactionIndex, index_checksum, parse_witness
 from replog.records import HEADER_BYTES
 from replog_checkpoints import File, FileSystem
 
@@ -39,15 +45,16 @@ class SealedIndexes(SegmentFiles):
 
     Attributes:
         needs_rewrite: Whether an index on disk is missing or wrong.
-        has_transactions: Whether there is a `.txnindex` file.
+        has_transactions: Whether there is a `.txnindex` file, or a witness that there was one.
     """
 
-    __slots__ = ("_largest_timestamp", "_verified", "has_transactions", "needs_rewrite")
+    __slots__ = ("_largest_timestamp", "_transactions_checksum", "_verified", "has_transactions", "needs_rewrite")
 
     def __init__(self, fs: FileSystem, directory: str, base_offset: int, size_bytes: int, suffix: str) -> None:
         super().__init__(fs, directory, base_offset, size_bytes, suffix)
         self._largest_timestamp: int | None = None
         self._verified = 0
+        self._transactions_checksum: int | None = None  # of the right content, once it is known
         self.needs_rewrite = False
         self.has_transactions = False
 
@@ -77,7 +84,7 @@ class SealedIndexes(SegmentFiles):
         """Reads the aborted transactions that ended here; None: there are none.
 
         Raises:
-            CorruptIndexError: The file is missing, or cannot be a transaction index.
+            CorruptIndexError: The file is missing, cannot be a transaction index, or is not the one that was written.
         """
         if not self.has_transactions:
             return None
@@ -85,11 +92,28 @@ class SealedIndexes(SegmentFiles):
             data = self._read_index(TRANSACTION_INDEX_SUFFIX)
             if not data:  # written only with its first entry
                 raise CorruptIndexError("the file is empty")  # noqa: TRY301  the path is added below, as for the others
-            return TransactionIndex(self.base_offset, data)
+            index = TransactionIndex(self.base_offset, data)
+            self._require_witnessed(index_checksum(data))
         except FileNotFoundError as error:
             raise CorruptIndexError(f"{self._path(TRANSACTION_INDEX_SUFFIX)} is missing") from error
         except CorruptIndexError as error:
             raise CorruptIndexError(f"{self._path(TRANSACTION_INDEX_SUFFIX)}: {error}") from error
+        return index
+
+    def _require_witnessed(self, checksum: int) -> None:
+        """Refuses a transaction index that is not the one that was written; without a witness the first one is believed."""
+        known = self._transactions_checksum
+        if known is None:
+            known = self._read_witness()
+        if known is not None and known != checksum:
+            raise CorruptIndexError(f"its checksum is {checksum:08x}, {known:08x} was written")
+        self._transactions_checksum = checksum
+
+    def _read_witness(self) -> int | None:
+        try:
+            return parse_witness(self._read_index(TRANSACTION_WITNESS_SUFFIX))
+        except FileNotFoundError:
+            return None
 
     def rewrite_indexes(self) -> list[File]:
         """Replaces index files that were found wrong; returns them open, to be synced and closed by the caller."""

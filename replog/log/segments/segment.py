@@ -4,6 +4,7 @@
     00000000000000001024.index       (last offset, position) about every 4 KiB
     00000000000000001024.timeindex   (largest timestamp so far, offset)
     00000000000000001024.txnindex    aborted transactions; only where there are some
+    00000000000000001024.txnwitness  checksum of the file before it
 
 Only the last segment of a log is active: it grows, and its indexes live in memory.  Sealing writes them with `pwrite`.
 
@@ -17,12 +18,18 @@ Descriptors are opened when first needed and closed by the log; an idle sealed s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log.config import LogConfig
-from replog.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from replog.log.file_names import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TRANSACTION_WITNESS_SUFFIX,
+)
 from replog.log.segments.index_entries import without_trailing_zeros
 from replog.log.segments.offset_index import (
     OFFSET_ENTRY_BYTES,
@@ -35,7 +42,7 @@ from replog.log.segments.reader import Found, SegmentReader
 from replog.log.segments.scan import read_header, scan_headers
 from replog.log.segments.sealed_indexes import SealedIndexes
 from replog.log.segments.time_index import NO_TIMESTAMP, TIME_ENTRY_BYTES, ActiveTimeIndex, TimestampOffset
-from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
+from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex, format_witness
 from replog.records import SegmentScan
 from replog_checkpoints import Buffer, File, FileSystem, OpenMode
 
@@ -167,6 +174,7 @@ class LogSegment(SealedIndexes):
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._largest_timestamp = None
         self._transactions = None
+        self._transactions_checksum = None
         self._verified = 0
         self.drop_maps()
 
@@ -205,22 +213,22 @@ class LogSegment(SealedIndexes):
         self._index_interval_bytes = config.index_interval_bytes
         return self._resume()
 
-    def activate(self, config: LogConfig) -> None:
+    def activate(self, config: LogConfig, transactions: TransactionIndex | None) -> None:
         """Makes a sealed segment active again, because the segments after it are gone.
 
-        Raises:
-            CorruptIndexError: Its transaction index is wrong: that one cannot be made again without the producers.
+        Args:
+            config: The settings of the log.
+            transactions: The aborted transactions that ended here, from the index or from the log; None: there are none.
         """
         self.own()
         try:
             self.load_indexes(config)
         except CorruptIndexError:
-            transactions = self.read_transactions()
             size_bytes, self.size_bytes = self.size_bytes, 0
             self.start_indexes(config)
             for _, header in scan_headers(self.file, 0, size_bytes):
                 self.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
-            self._transactions = transactions
+        self._transactions = transactions
 
     def write_indexes(self) -> list[File]:
         """Completes the time index and writes the indexes beside the log.
@@ -234,10 +242,14 @@ class LogSegment(SealedIndexes):
         self._largest_timestamp = time_index.last().timestamp
         contents = [(INDEX_SUFFIX, offset_index.to_bytes()), (TIME_INDEX_SUFFIX, time_index.to_bytes())]
         if self._transactions:
-            contents.append((TRANSACTION_INDEX_SUFFIX, self._transactions.to_bytes()))
+            data = self._transactions.to_bytes()
+            contents += [(TRANSACTION_INDEX_SUFFIX, data), (TRANSACTION_WITNESS_SUFFIX, format_witness(data))]
         elif self.has_transactions:  # cut since
-            self._fs.remove(self._path(TRANSACTION_INDEX_SUFFIX))
+            for kind in (TRANSACTION_INDEX_SUFFIX, TRANSACTION_WITNESS_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.remove(self._path(kind))
             self.has_transactions = False
+        self._transactions_checksum = None  # that of the witness counts from now on
         written = self._write_indexes(contents)
         self.has_transactions = bool(self._transactions)
         return written

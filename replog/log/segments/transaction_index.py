@@ -13,20 +13,38 @@ marker.  A reader that has it at or above its range can stop: no later entry con
 
 There is no file as long as no transaction was aborted.  It is written when the segment is sealed; after a crash it is
 made again from the log, like the other indexes.
+
+Without its entries readers are shown aborted records, and nothing else on disk says at a glance that some are missing.  The
+file has no checksum and stays as Kafka has it, so another one stands beside it, `00000000000000000000.txnwitness`, which Kafka
+does not look at::
+
+    1                       version
+    8d1f03c6                CRC-32C of the `.txnindex`, all its bytes
+
+| what happened                                     | what a start, or a read, makes of it                       |
+|---------------------------------------------------|------------------------------------------------------------|
+| one of the two is damaged                         | they contradict each other: made again from the log        |
+| the `.txnindex` is gone                           | the same: the witness says that there was one              |
+| a crash between the two writes                    | an unclean stop: the segment is scanned in any case        |
+| Kafka, or an older replog, wrote another index    | they contradict each other: made again from the log        |
+| the witness is gone                               | the index is believed, as one of Kafka                     |
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from replog.errors import CorruptIndexError
+from replog.records._crc32c import crc32c
 
 TRANSACTION_ENTRY_BYTES: Final = 34
 _ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
+_WITNESS: Final = re.compile(rb"1\n([0-9a-f]{8})\n")
 
 
 class AbortedTransaction(NamedTuple):
@@ -100,3 +118,25 @@ class TransactionIndex:
     def to_bytes(self) -> bytes:
         """Returns the content of the file."""
         return bytes(self._data)
+
+
+def index_checksum(data: bytes) -> int:
+    """Returns the checksum of a transaction index, which its witness names."""
+    return crc32c(data)
+
+
+def format_witness(data: bytes) -> bytes:
+    """Returns the witness of a transaction index (see above)."""
+    return b"1\n%08x\n" % index_checksum(data)
+
+
+def parse_witness(data: bytes) -> int:
+    """Returns the checksum that a witness names.
+
+    Raises:
+        CorruptIndexError: It names none: then there was an index, and nobody knows which.
+    """
+    match = _WITNESS.fullmatch(data)
+    if match is None:
+        raise CorruptIndexError("its witness names no checksum")
+    return int(match[1], 16)

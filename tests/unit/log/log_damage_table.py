@@ -46,6 +46,7 @@ _TITLES = {
     "12.timeindex": ".timeindex, beside the recovery point",
     "23.timeindex": ".timeindex, active",
     "12.txnindex": ".txnindex",
+    "12.txnwitness": ".txnwitness",
     "12.snapshot": ".snapshot, older",
     "30.snapshot": ".snapshot, newest",
     "23.snapshot": ".snapshot, at the active segment",
@@ -70,7 +71,8 @@ clean   12.index                          ir   i    i    ir   i    -    r    q  
 clean   12.log                            q    fq   fqb  q    q    q    q    q    q
 clean   12.snapshot                       i    i    i    i    i    i    i    i    i
 clean   12.timeindex                      ir   i    i    ir   r    -    r    q    q
-clean   12.txnindex                       r    r    irb  r    r    -    b    q    q
+clean   12.txnindex                       r    r    r    r    r    -    r    q    q
+clean   12.txnwitness                     r    r    r    r    r    -    i    q    q
 clean   23.index                          ir   i    ir   ir   i    -    r    q    q
 clean   23.log                            q    q    fqb  r    q    q    q    q    q
 clean   23.snapshot                       i    i    i    i    i    i    i    i    i
@@ -95,6 +97,7 @@ unclean 12.log                            cq   cq   cq   c    q    q    q    q  
 unclean 12.snapshot                       i    i    i    i    i    i    i    q    q
 unclean 12.timeindex                      r    r    r    r    r    -    r    q    f
 unclean 12.txnindex                       r    r    r    r    r    -    r    q    f
+unclean 12.txnwitness                     r    r    r    r    r    -    r    q    f
 unclean 23.log                            c    c    cb   r    c    c    c    q    q
 unclean 23.snapshot                       r    r    r    r    r    r    r    q    q
 unclean flushed-offset                    r    r    r    r    r    r    r    q    q

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 
@@ -14,6 +16,9 @@ from tests.work_counts import calls_of
 
 PATH = f"/data/t-0/{0:020d}.txnindex"
 BIG = LogConfig()
+OTHERS = struct.pack(">hqqqq", 0, 4242, 0, 3, 4)
+"""A good index of other transactions."""
+
 GOLDEN = bytes.fromhex("000000000000000010920000000000000064000000000000006e000000000000006f")
 
 
@@ -182,21 +187,48 @@ def test_truncation_cuts_the_index_and_opens_the_transaction_again() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("damage", [b"", b"half an entry", bytes(34), None])
+@pytest.mark.parametrize("damage", [b"", b"half an entry", bytes(34), OTHERS, None])
 def test_a_wrong_or_missing_index_is_made_again(clean: bool, damage: bytes | None) -> None:
-    """A `.txnindex` that is gone without a trace is noticed only when the segment is scanned: then it is no reason to."""
+    """One that is gone, or would do for another log: readers would be shown aborted records."""
     fs = SimulatedFileSystem()
     log = open_log(fs, config=TINY)
     story(log)
     log.roll(T0)
     write(log, batch(b"more"))
     log.close(T0)
-    if damage is not None and (damage or not clean):
+    good = read_file(fs, PATH)
+    if damage is not None:
         write_file(fs, PATH, damage)
-    elif not clean:
+    else:
         fs.remove(PATH)
     log = open_log(fs, config=TINY, recovery_point=9 if clean else 0, clean=clean)
     assert log.aborted_transactions(0, 9) == ABORTED
+    assert read_file(fs, PATH) == good
+
+
+def test_an_index_without_a_witness_is_believed_as_one_of_kafka() -> None:
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=TINY)
+    story(log)
+    log.roll(T0)
+    write(log, batch(b"more"))
+    log.close(T0)
+    fs.remove(PATH.replace(".txnindex", ".txnwitness"))
+    write_file(fs, PATH, OTHERS)
+    log = open_log(fs, config=TINY, recovery_point=9, clean=True)
+    assert [found.producer_id for found in log.aborted_transactions(0, 4)] == [4242]
+
+
+def test_a_cut_makes_a_wrong_index_of_the_segment_that_stays_again() -> None:
+    """A follower that could not cut would leave the ISR for good."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=BIG)
+    story(log)
+    log.roll(T0)
+    write(log, batch(b"more"), batch(b"gone"))
+    fs.remove(PATH)
+    log.truncate_to(8)
+    assert log.aborted_transactions(0, 8) == ABORTED
 
 
 def test_an_index_that_goes_wrong_later_is_noticed_when_it_is_used() -> None:
@@ -205,7 +237,7 @@ def test_an_index_that_goes_wrong_later_is_noticed_when_it_is_used() -> None:
     story(log)
     log.roll(T0)
     good = read_file(fs, PATH)
-    for wrong in (good[:-1], bytes(68)):
+    for wrong in (good[:-1], bytes(68), OTHERS):
         write_file(fs, PATH, wrong)
         assert log.aborted_transactions(0, 8) == ABORTED
     fs.remove(PATH)

@@ -193,6 +193,14 @@ def test_transaction_indexes(replog: Replog, tmp_path: Path) -> None:
     assert [row["kind"] for row in dumped(replog, file, status=1)] == ["file", "damage"]
 
 
+def test_the_witness_of_a_transaction_index(replog: Replog, tmp_path: Path) -> None:
+    file = tmp_path / "00000000000000000000.txnwitness"
+    file.write_bytes(b"1\n8d1f03c6\n")
+    assert dumped(replog, file)[1] == {"kind": "transaction_witness", "checksum": "8d1f03c6"}
+    file.write_bytes(b"1\n8d1f\n")
+    assert dumped(replog, file, status=1)[1]["kind"] == "damage"
+
+
 @pytest.mark.parametrize("suffix", [".deleted", ".swap", ".cleaned"])
 def test_files_that_are_not_in_use(replog: Replog, tmp_path: Path, suffix: str) -> None:
     names = ["00000000000000000000" + kind for kind in (".log", ".index", ".timeindex", ".txnindex")]
