@@ -62,9 +62,14 @@ class Passes:
         self._going: set[AbortPass | ExpirationPass] = set()
 
     def start(self, moment: Moment) -> None:
-        """Sets the timers of both passes."""
-        self._timers.set(AbortPass(), moment.now_ms + self._config.abort_interval_ms)
-        self._timers.set(ExpirationPass(), moment.now_ms + self._config.expiration_interval_ms)
+        """Sets the timers of both passes.
+
+        The first one of each comes soon: where leaders move more often than `expiration_interval_ms`, nothing would expire.
+        """
+        config = self._config
+        self._timers.set(AbortPass(), moment.now_ms + config.abort_interval_ms)
+        first_ms = min(config.abort_interval_ms, config.expiration_interval_ms)
+        self._timers.set(ExpirationPass(), moment.now_ms + first_ms)
 
     def stop(self) -> None:
         """Forgets that passes go on."""

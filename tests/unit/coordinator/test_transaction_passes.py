@@ -132,6 +132,15 @@ def test_what_a_step_writes_is_bounded_in_bytes() -> None:
     assert host.shard.status().timer_failures == 0
 
 
+def test_a_transactional_id_expires_where_leaders_move_more_often_than_passes_come(host: TransactionHost) -> None:
+    host.ask(Producer().init())
+    for _ in range(2 * CONFIG.id_expiration_ms // (CONFIG.expiration_interval_ms // 4) + 1):
+        host.pass_time(CONFIG.expiration_interval_ms // 4)
+        host.change_leader()
+    host.pass_time(2 * CONFIG.abort_interval_ms)
+    assert host.error_of(DescribeTransaction(Producer().name)) is TransactionalIdNotFoundError
+
+
 def test_a_transactional_id_that_nobody_uses_goes(host: TransactionHost) -> None:
     for name in ("empty", "complete", "open", "deciding"):
         producer = begun(host, name=name)
@@ -146,7 +155,7 @@ def test_a_transactional_id_that_nobody_uses_goes(host: TransactionHost) -> None
     young_ms = CONFIG.id_expiration_ms // 2
     host.pass_time(young_ms)
     begun(host, name="young")
-    host.pass_time(CONFIG.expiration_interval_ms - young_ms - 10)
+    host.pass_time(CONFIG.abort_interval_ms + CONFIG.expiration_interval_ms - young_ms - 10)
     assert host.status("empty") is TransactionStatus.EMPTY
     host.pass_time(1_000)
     for name in ("empty", "complete", "young"):
