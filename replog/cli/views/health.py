@@ -12,7 +12,11 @@ from replog.cli.views.reassignments import time_text
 from replog.client.admin.awaited import Awaited
 from replog.client.admin.group_health import REBALANCE_MS, GroupsHealth, GroupTrouble, TroubledGroup
 from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth
+from replog.client.admin.transactions import ONGOING
+from replog.client.protocol.transactions import TransactionListing
 from replog.errors import ReplogError
+from replog.rpc.node_messages import LateTransaction
+from replog.spark.sink.once.names import writer_of
 
 PARTITIONS_NAMED_MAX = 5
 
@@ -294,11 +298,34 @@ def _transaction_facts(health: ClusterHealth) -> list[tuple[str, str]]:
     """Returns a line for each transaction that nobody ends, with what ends it."""
     texts = [
         f"{one.topic}-{one.partition_id}: producer {one.producer_id} is silent for {time_text(one.silent_ms / 1000)}; "
-        f"`replog transactions abort --partition {one.topic}-{one.partition_id} --start-offset {one.first_offset}` "
-        "ends its transaction"
+        f"{_what_ends(one, health.late_owners.get(one.producer_id))}"
         for one in health.late_transactions
     ]
     return [("" if index else "transactions", text) for index, text in enumerate(texts)]
+
+
+def _what_ends(late: LateTransaction, owner: TransactionListing | None) -> str:
+    """Says what ends a late transaction, as `replog transactions abort` takes it.
+
+    Args:
+        late: The transaction.
+        owner: The transactional id whose coordinator has it open; None: no coordinator knows of it.
+    """
+    if owner is None:
+        place = f"{late.topic}-{late.partition_id}"
+        return (
+            f"`replog transactions abort --partition {place} --start-offset {late.first_offset}` ends its transaction"
+        )
+    name = owner.transactional_id
+    if owner.state != ONGOING:
+        return f"{shown(name)} is decided ({owner.state}): broker {owner.coordinator_id} ends it once it reaches the leader"
+    writer = writer_of(name)
+    if writer is not None:
+        ends = f"`replog transactions abort --query {argument(writer)}` ends what it has open"
+        return f"written by Spark, which decides about it; where that never comes back, {ends}"
+    return (
+        f"`replog transactions abort {argument(name)}` ends its transaction in all partitions, and fences its producer"
+    )
 
 
 def _waiting_facts(health: ClusterHealth) -> list[tuple[str, str]]:

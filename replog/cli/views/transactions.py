@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from replog.cli import common
 from replog.cli.views.groups import partitions_text, shown
 from replog.cli.views.reassignments import time_text
+from replog.client.admin.transactions import OPEN_STATES
 from replog.coordinator.transactions.state import NO_TIMEOUT_MS
 from replog.spark.sink.once.names import attempt_of
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from replog.client import HangingTransaction, TransactionDetails, TransactionListing
     from replog.spark.sink.once.settling import Ended
-
-_OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States whose transaction has an age."""
 
 
 def listed(transactions: Sequence[TransactionListing]) -> Iterator[str]:
@@ -45,7 +43,7 @@ def described(found: TransactionDetails, now_ms: int) -> Iterator[str]:
         f"producer {found.producer_id} of epoch {found.producer_epoch}",
         f"coordinated by broker {found.coordinator_id}",
     ]
-    if found.state in _OPEN and found.start_ms >= 0:
+    if found.state in OPEN_STATES and found.start_ms >= 0:
         words.insert(1, f"open for {time_text(max(0, now_ms - found.start_ms) / 1000)}")
     is_prepared = found.state == "Ongoing" and found.timeout_ms == NO_TIMEOUT_MS
     end = "prepared: no time-out ends it" if is_prepared else f"aborted after {time_text(found.timeout_ms / 1000)}"

@@ -27,8 +27,10 @@ from msgspec.structs import replace
 from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy, awaited, nobody_has_everything
 from replog.client.admin.group_health import GroupsHealth
 from replog.client.admin.operations import CLUSTER
+from replog.client.admin.transactions import OPEN_STATES
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.image import are_kafkas
+from replog.client.protocol.transactions import TransactionListing
 from replog.controller.requests import ConfigEntry
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.records import ResourceType
@@ -228,6 +230,7 @@ class ClusterHealth(Struct, frozen=True):
         groups: The consumer groups, which do not count for whether the cluster is well; None: they were not asked for.
         late_transactions: Transactions that nobody may be going to end, so that readers wait before them; at most 20 of a
             broker.
+        late_owners: By producer id, the transactional ids whose coordinators know these transactions; the others hang.
     """
 
     cluster_id: str
@@ -247,6 +250,7 @@ class ClusterHealth(Struct, frozen=True):
     awaited: tuple[AwaitedBy, ...] = ()
     groups: GroupsHealth | None = None
     late_transactions: tuple[LateTransaction, ...] = ()
+    late_owners: Mapping[int, TransactionListing] = {}
 
     @property
     def troubled_count(self) -> int:
@@ -315,7 +319,8 @@ async def cluster_health(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> C
     named = [(topic.name, one.partition_id) for topic, one, _ in _worst_first(metadata, default)[:NAMED_MAX]]
     answers = await asyncio.gather(*(_ask(admin, broker, named, timeout_ms) for broker in metadata.brokers))
     by_broker = {broker.broker_id: answer for broker, answer in zip(metadata.brokers, answers, strict=True)}
-    return judged(metadata, quorum, default, by_broker)
+    found = judged(metadata, quorum, default, by_broker)
+    return replace(found, late_owners=await _late_owners(admin, found.late_transactions, timeout_ms))
 
 
 async def _quorum(admin: Admin, timeout_ms: int) -> DescribeQuorumResponse | None:
@@ -323,6 +328,20 @@ async def _quorum(admin: Admin, timeout_ms: int) -> DescribeQuorumResponse | Non
         return await admin.describe_quorum(timeout_ms=timeout_ms)
     except ReplogError:
         return None
+
+
+async def _late_owners(
+    admin: Admin, late: Iterable[LateTransaction], timeout_ms: int
+) -> Mapping[int, TransactionListing]:
+    """Returns the open transactional ids of producers; none where a broker does not tell its own: what ends them is refused then."""
+    producer_ids = sorted({one.producer_id for one in late})
+    if not producer_ids:
+        return {}
+    try:
+        listed = await admin.list_transactions(producer_ids=producer_ids, timeout_ms=timeout_ms)
+    except ReplogError:
+        return {}
+    return {one.producer_id: one for one in listed if one.state in OPEN_STATES}
 
 
 async def _ask(

@@ -64,6 +64,10 @@ STATES: Final = (
 )
 """The states of transactions, as Kafka names them."""
 
+ONGOING: Final = "Ongoing"
+OPEN_STATES: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States whose transaction has an age."""
+
 SILENT_MS: Final = 15 * 60_000
 """How long a producer is silent before its transaction may hang: what brokers allow a transaction, unless they are told otherwise."""
 

@@ -122,7 +122,7 @@ class TransactionIndex:
 
 def index_checksum(data: bytes) -> int:
     """Returns the checksum of a transaction index, which its witness names."""
-    return crc32c(data)
+    return int(crc32c(data))
 
 
 def format_witness(data: bytes) -> bytes:

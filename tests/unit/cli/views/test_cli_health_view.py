@@ -13,6 +13,7 @@ from replog.cli.commands.status import _as_json, _Changes
 from replog.cli.views.health import facts, render, said, sentence
 from replog.client.admin.awaited import Awaited, AwaitedBy
 from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth, PartitionTrouble, TroubledPartition
+from replog.client.protocol.transactions import TransactionListing
 from replog.errors import RequestTimedOutError
 from replog.rpc.node_messages import DescribeQuorumResponse, LateTransaction, QuorumMember
 
@@ -236,3 +237,21 @@ def test_a_transaction_that_nobody_ends_is_named_with_what_ends_it() -> None:
     (told,) = (text for name, text in facts(late) if name == "transactions")
     assert told.startswith("rides-1: producer 7 is silent for ")
     assert "`replog transactions abort --partition rides-1 --start-offset 12`" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "ends"),
+    [
+        ("billing 1", "Ongoing", "`replog transactions abort 'billing 1'` ends"),
+        ("spark/query:7f0c", "Ongoing", "`replog transactions abort --query query:7f0c` ends"),
+        (f"spark/save:bills/3/{0:032x}/7", "Ongoing", "`replog transactions abort --query save:bills` ends"),
+        ("billing-1", "PrepareCommit", "billing-1 is decided (PrepareCommit): broker 2 ends it"),
+    ],
+)
+def test_a_late_transaction_that_a_coordinator_knows_is_ended_there(name: str, state: str, ends: str) -> None:
+    """By its transactional id, or the query that it is a part of: a marker by hand is refused, and would end a part of it alone."""
+    owner = TransactionListing(name, 7, state, coordinator_id=2)
+    late = replace(GOOD, late_transactions=(LateTransaction("rides", 1, 7, 12, 1_500_000),), late_owners={7: owner})
+    (told,) = (text for place, text in facts(late) if place == "transactions")
+    assert ends in told
+    assert "--partition" not in told

@@ -16,13 +16,16 @@ from replog.client.admin.health import (
     BrokerStanding,
     ClusterHealth,
     PartitionTrouble,
+    _late_owners,
     cluster_health,
     is_under_replicated,
     judged,
     missing_replicas,
     trouble_of,
 )
+from replog.client.protocol.transactions import TransactionListing
 from replog.controller.requests import ConfigEntry
+from replog.errors import RequestTimedOutError
 from replog.metadata.records import BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import (
@@ -233,3 +236,22 @@ def test_a_transaction_that_nobody_ends_is_no_health() -> None:
     found = health(answers={**ANSWERS, 2: replace(answer(2), late_transactions=(late,)), 3: None})
     assert found.late_transactions == (late,)
     assert not found.is_healthy
+
+
+async def test_coordinators_are_asked_for_whose_a_late_transaction_is() -> None:
+    late = [LateTransaction("t", partition_id, 7 + partition_id, 12, 1_500_000) for partition_id in range(3)]
+    listed = (TransactionListing("a", 7, "Ongoing", 1), TransactionListing("b", 8, "CompleteAbort", 2))
+
+    class Coordinators(Admin):
+        async def list_transactions(self, **asked: object) -> tuple[TransactionListing, ...]:
+            assert asked == {"producer_ids": [7, 8, 9], "timeout_ms": 2_000}
+            return listed
+
+    class Silent(Admin):
+        async def list_transactions(self, **_: object) -> tuple[TransactionListing, ...]:
+            raise RequestTimedOutError("a broker is away")
+
+    transport = FakeCluster(1).transport()
+    async with Coordinators("a:1", transport=transport) as admin, Silent("a:1", transport=transport) as silent:
+        assert await _late_owners(admin, late, 2_000) == {7: listed[0]}
+        assert await _late_owners(silent, late, 2_000) == {}
