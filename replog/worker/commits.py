@@ -34,6 +34,7 @@ from replog.errors import (
     ConfigError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    InvalidRecordError,
     InvalidRequestError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
@@ -235,6 +236,7 @@ class TransactionCommits:
         Raises:
             UnknownTopicOrPartitionError: There is no such topic or partition.
             RecordTooLargeError: One is larger than its topic takes.
+            InvalidRecordError: One has no key, and its topic is compacted.
             ReplogError: No broker answers.
         """
         producer, given = self._started(), tuple(records)
@@ -243,8 +245,13 @@ class TransactionCommits:
             if partition is not None:
                 require_partition(topic, count, partition)
         limits = {topic: await producer.message_bytes_max(topic) for topic in {each.topic for each in given}}
+        keyed = {topic for topic in limits if await producer.needs_keys(topic)}
         for each in given:
             self._require_fitting(each, limits[each.topic])
+            if each.key is None and each.topic in keyed:
+                raise InvalidRecordError(
+                    f"a result for {each.topic} has no key, and that topic is compacted: give it one, by `results.send(..., key=...)`"
+                )
 
     def _require_fitting(self, result: ResultRecord, bytes_max: int) -> None:
         """Refuses a result that is larger than its topic takes, as the broker would: by the size of a batch of it alone."""

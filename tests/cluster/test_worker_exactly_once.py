@@ -23,7 +23,7 @@ from replog.client import ConsumerRecord
 from replog.client.groups.consumer_membership import LEAVING_EPOCH
 from replog.client.groups.coordinator import Coordinator
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.errors import GroupIdNotFoundError, InvalidRecordError, ProducerFencedError, TransactionAbortableError
+from replog.errors import GroupIdNotFoundError, InvalidTimestampError, ProducerFencedError, TransactionAbortableError
 from replog.worker import DeadLetter, Results
 from replog.worker.commits import TransactionCommits
 from tests.lint import page_examples
@@ -167,17 +167,33 @@ async def test_a_result_that_is_too_large_for_its_topic_is_its_records_failure(s
     assert len(await read_all(servers, "out")) == 20 - len(letters)
 
 
-async def test_a_result_that_its_topic_does_not_take_ends_the_worker(servers: str) -> None:
+async def test_a_result_without_the_key_that_its_topic_needs_is_its_records_failure(servers: str) -> None:
+    """Every start would end at it again."""
+
     def handle(record: ConsumerRecord, results: Results) -> None:
-        results.send("keyed", b"x", None if record.value == b"6" else b"key")
+        results.send("keyed", record.value, None if record.value == b"6" else record.value)
 
     async with Admin(servers) as admin:
         await admin.create_topic("keyed", 1, configs={"cleanup.policy": "compact"})
     await fill(servers, 20)
+    given = worker(servers, handle, retries=0, dead_letter_topic="dead")
+    await work_until(given, is_committed(servers, {0: 10, 1: 10}))
+    (letter,) = await read_all(servers, "dead")
+    told = DeadLetter.from_headers(letter.headers)
+    assert (letter.value, told and "has no key" in told.error) == (b"6", True)
+
+
+async def test_a_result_that_its_topic_does_not_take_ends_the_worker(servers: str) -> None:
+    def handle(record: ConsumerRecord, results: Results) -> None:
+        results.send("keyed", b"x", b"key", timestamp_ms=0 if record.value == b"6" else None)
+
+    async with Admin(servers) as admin:
+        await admin.create_topic("keyed", 1, configs={"message.timestamp.before.max.ms": "60000"})
+    await fill(servers, 20)
     async with asyncio.timeout(DEADLINE_S):
-        with pytest.raises(TransactionAbortableError, match="key") as raised:
+        with pytest.raises(TransactionAbortableError, match="timestamp") as raised:
             await worker(servers, handle).run()
-    assert isinstance(raised.value.__cause__, InvalidRecordError)
+    assert isinstance(raised.value.__cause__, InvalidTimestampError)
     async with Producer(servers) as producer:
         end = await producer.send_and_wait("keyed", b"", b"end")
     async with Consumer(servers) as consumer:

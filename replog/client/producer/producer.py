@@ -597,6 +597,12 @@ class Producer(Generic[K, V]):
         self._raise_if_closed()
         return (await self._router.resolve(topic)).message_bytes_max
 
+    async def needs_keys(self, topic: str) -> bool:
+        """Returns whether the topic takes no record without a key, for it says that it is compacted.  Raises: As `message_bytes_max`."""
+        require_text("topic", topic)
+        self._raise_if_closed()
+        return (await self._router.resolve(topic)).needs_keys
+
     def _now_ms(self) -> int:
         return self._wall_ns() // NANOSECONDS_PER_MS
 

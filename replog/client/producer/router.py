@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from weakref import WeakSet
 
 from replog.client.arguments import require_partition
@@ -24,7 +24,7 @@ from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.sender import BrokerSender, SenderSettings
 from replog.errors import BrokerClosedError, LeaderNotAvailableError, ReplogError, UnknownTopicOrPartitionError
-from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+from replog.metadata.config_keys import CLEANUP_POLICY, MAX_MESSAGE_BYTES
 from replog.metadata.records import ResourceType
 from replog.records import Codec, OpenBatches, StickyPartition
 from replog.rpc.metadata_messages import TopicInfo
@@ -42,9 +42,12 @@ class TopicQueues:
     Args:
         sticky: Where records without a key go for now; None: the partitioner has an object of its own.
         on_ready: A function that is told of a queue that may have something to send without a new record in it.
-        message_bytes_max: The bound of a batch, where the metadata do not tell those of topics; None: they do.
+        asked: The configurations of the topic, where the metadata leave them out; None: they do not, or nobody tells them.
 
     Attributes:
+        message_bytes_max: The bound of a batch that the topic sets for itself, else the default of `max.message.bytes`: the brokers'
+            default is larger than any batch that is not asked for.
+        needs_keys: Whether the topic says that it is compacted, so that it takes no record without a key.
         open_batches: The open batches of the queues.
         available: The partitions that have a leader.
     """
@@ -56,7 +59,7 @@ class TopicQueues:
         *,
         sticky: StickyPartition | None = None,
         on_ready: Callable[[PartitionQueue], None],
-        message_bytes_max: int | None = None,
+        asked: Mapping[str, str | None] | None = None,
     ) -> None:
         self.open_batches = OpenBatches(sticky)
         self.name = info.name
@@ -64,7 +67,7 @@ class TopicQueues:
         self.queues: list[PartitionQueue] = []
         self.available: tuple[int, ...] = ()
         self._on_ready = on_ready
-        self._asked_message_bytes_max = message_bytes_max
+        self._asked = asked
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
@@ -80,7 +83,9 @@ class TopicQueues:
                 on_ready=self._on_ready,
             )
             self.queues.append(queue)
-        self.message_bytes_max = self._asked_message_bytes_max or _message_bytes_max(info)
+        configs = {entry.name: entry.value for entry in info.configs} if self._asked is None else self._asked
+        self.message_bytes_max = int(configs.get(MAX_MESSAGE_BYTES.name) or MAX_MESSAGE_BYTES.default)
+        self.needs_keys = "compact" in (configs.get(CLEANUP_POLICY.name) or "")
         batch_bytes_max = min(accumulator.settings.batch_size_bytes, self.message_bytes_max)
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
@@ -123,15 +128,6 @@ class TopicQueues:
         if type(partition) is not int or not 0 <= partition < len(self.queues):  # without a call for each record
             require_partition(self.name, len(self.queues), partition)
         return self.queues[partition]
-
-
-def _message_bytes_max(info: TopicInfo) -> int:
-    """Returns the bound of a batch that the topic sets for itself, else the default of `max.message.bytes`.
-
-    The brokers' default is larger than any batch that is not asked for.
-    """
-    given = {entry.name: entry.value for entry in info.configs}
-    return int(given.get(MAX_MESSAGE_BYTES.name) or MAX_MESSAGE_BYTES.default)
 
 
 class Router:
@@ -244,29 +240,28 @@ class Router:
         within_ms, asked = self._visible_within_ms, None
         info = await self._view.topic_or_raise(topic, partitions_count=partitions_count, within_ms=within_ms)
         if self._view.image.is_counted and topic not in self.topics:
-            asked = await self._asked_message_bytes_max(topic)
+            asked = await self._asked_configs(topic)
             info = await self._view.topic_or_raise(topic, partitions_count=partitions_count, within_ms=within_ms)
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         if (queues := self.topics.get(topic)) is None:
             # only a default partitioner leaves the choice to the router, which has the open batches
             sticky = self._partitioner.sticky(topic) if type(self._partitioner) is DefaultPartitioner else None
-            queues = TopicQueues(info, self._accumulator, sticky=sticky, on_ready=self.route, message_bytes_max=asked)
+            queues = TopicQueues(info, self._accumulator, sticky=sticky, on_ready=self.route, asked=asked)
             self.topics[topic] = queues
             self.open_batches[topic] = queues.open_batches
             for queue in queues.queues:
                 queue.leader = self._view.leader(queue.topic, queue.partition_id)
         return queues
 
-    async def _asked_message_bytes_max(self, topic: str) -> int | None:
-        """Asks brokers of Apache Kafka, whose metadata leave out configurations; None: nobody tells it."""
-        request, what = DescribeConfigsRequest(ResourceType.TOPIC, topic), f"look up max.message.bytes of {topic}"
+    async def _asked_configs(self, topic: str) -> Mapping[str, str | None] | None:
+        """Asks brokers of Apache Kafka, whose metadata leave out configurations; None: nobody tells them."""
+        request, what = DescribeConfigsRequest(ResourceType.TOPIC, topic), f"look up configurations of {topic}"
         try:
             configs = (await self._view.call_any(request, timeout_ms=self._visible_within_ms, what=what)).configs
         except ReplogError:
             return None
-        value = next((one.value for one in configs if one.name == MAX_MESSAGE_BYTES.name), None)
-        return int(value) if value else None
+        return {one.name: one.value for one in configs}
 
     async def close(self) -> None:
         """Stops the senders; what they had in flight is back in its queues."""
