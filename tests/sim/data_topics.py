@@ -222,6 +222,11 @@ async def create_topic(simulation: Simulation, name: str, settings: Mapping[str,
     await _ask_until_done(simulation, CreateTopics((NewTopic(name, partitions, REPLICAS, configs=configs),)))
 
 
+async def delete_topic(simulation: Simulation, name: str) -> None:
+    """Returns when it is known to be gone."""
+    await _ask_until_done(simulation, DeleteTopics((name,)))
+
+
 async def _ask_until_done(simulation: Simulation, request: CreateTopics | DeleteTopics) -> None:
     client, rng = simulation.cluster.client("admin"), simulation.rng
     while await outcome_of(client, rng.choice(list(simulation.cluster.nodes)), request) is not Outcome.DONE:
@@ -400,7 +405,7 @@ class RecreatedTopic(OtherTopic):
         while not self.simulation.is_healed:
             await asyncio.sleep(self._rng.uniform(0.2, 2.0))
             self.gone.update(sent.value for sent in self.sent if sent.acknowledged_s is not None)
-            await _ask_until_done(self.simulation, DeleteTopics((self.name,)))
+            await delete_topic(self.simulation, self.name)
             self.simulation.seen["topic deleted under load"] += 1
             await self.begin()
 

@@ -47,6 +47,7 @@ from replog.log.producers.guards import TransactionGuards
 from replog.log.producers.state import ProducerEntry, ProducerStateManager, TransactionMarker
 from replog.log.producers.undecided import UndecidedTransactions
 from replog.log.state import LogState
+from replog.metadata.records import NO_LEADER
 from replog.records import BatchHeader
 from tests.sim.ablation_table import AblationTable
 from tests.sim.group_ablations import GroupAblation, answers_at_once, find
@@ -151,6 +152,17 @@ def is_always_ready(self: TransactionBook, identity: Any) -> None:
 
 _END = TransactionBook.end
 
+
+def waits_for_the_deleted(self: MarkerSender, partitions: Any) -> Any:
+    """Takes a partition of a topic that is deleted for one without a leader."""
+    found, gone = _BY_LEADER(self, partitions)
+    if gone:
+        found.setdefault(NO_LEADER, []).extend(gone)
+    return found, ()
+
+
+_BY_LEADER = MarkerSender._by_leader
+
 ZOMBIES = {"client_fault": 0.7, "client_faults": ("successor", "pause"), "dwells": 0.3, "writers": 3}
 SLOW = {"dwells": 0.3, "timeout_ms": 1_000, "writers": 3, "client_fault": 0.3, "client_faults": ("pause",)}
 CHAINS = {"chains": 2, "client_fault": 0.7, "client_faults": ("kill", "successor")}
@@ -200,6 +212,18 @@ ABLATIONS = (
         ((Passes, "_abort", lambda *_: None),),
         SLOW | {"abandons": True},
         {"wall_jump": 0.0},
+    ),
+    TransactionAblation(
+        "a topic that is deleted keeps no transaction open",
+        "X6",
+        ((MarkerSender, "_by_leader", waits_for_the_deleted),),
+        {"deletes": True, "writers": 3},
+    ),
+    TransactionAblation(
+        "no time-out ends a transaction that is prepared",
+        "X9",
+        ((machine, "prepared", lambda *_: None),),
+        {"prepares": 0.5, "timeout_ms": 1_000, "client_fault": 0.0, "writers": 3},
     ),
     TransactionAblation(
         "a leader asks whether a partition is part of the transaction",

@@ -15,9 +15,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from replog.client import Consumer, ConsumerRecord, Producer, Transaction
+from replog.client.admin.together import Deadline, ask_coordinator
+from replog.client.groups.coordinator import Coordinator
+from replog.client.producer.transaction import PreparedTransaction
+from replog.client.protocol.questions.group_members import TRANSACTION
+from replog.client.protocol.questions.transactions import DecideTransaction
 from replog.client.types import TopicPartition
+from replog.coordinator.transactions.requests import Incarnation as Prepared
 from replog.errors import (
+    InvalidProducerEpochError,
     InvalidRequestError,
+    InvalidTxnStateError,
     ProducerFencedError,
     ReplogError,
     TransactionOutcomeUnknownError,
@@ -38,6 +46,9 @@ BACKOFF_S = 0.1
 TAKEN_MAX = 5
 WRITES_MAX = 4
 REQUEST_MS = 2_000
+DECIDE_MS = 20_000
+_WAS_ENDED = (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError)
+"""What whoever decides is told where somebody else has ended the transaction."""
 CONNECT_MS = 120_000
 GETS_ON_WITHIN_S = 60.0
 
@@ -237,6 +248,7 @@ class TransactionalWriter:
         limit_s = rng.choice((0.01, 0.1)) if rng.random() < simulation.shape.cancels else None
         recorded: RecordedTransaction | None = None
         asked_as: Incarnation | None = None
+        prepared: PreparedTransaction | None = None
         try:
             async with asyncio.timeout(limit_s), life.producer.transaction() as transaction:
                 recorded = history.begin(self.name)
@@ -244,8 +256,11 @@ class TransactionalWriter:
                 await fill(transaction, recorded)
                 if rng.random() < simulation.shape.aborts:
                     raise _AbortWantedError  # noqa: TRY301 -- leaving the block so is what aborts
-                asked_as = life.incarnation
-                history.ask_commit(recorded, simulation.loop.time())
+                if self._is_to_prepare():
+                    prepared = await transaction.prepare()
+                else:
+                    asked_as = life.incarnation
+                    history.ask_commit(recorded, simulation.loop.time())
         except ProducerFencedError as error:
             self._ends(life, recorded, TransactionOutcome.ABORTED, error)
             seen["producer fenced"] += 1
@@ -267,12 +282,52 @@ class TransactionalWriter:
             if recorded is None:
                 await asyncio.sleep(BACKOFF_S)
             return False
+        if prepared is not None:
+            asked_as = Incarnation(prepared.producer_id, prepared.producer_epoch)
+            if not await self._decide(life, recorded, asked_as):
+                return False
         self._ends(life, recorded, TransactionOutcome.COMMITTED)
         seen["transaction committed"] += 1
         self.commits += 1
         if asked_as is not None:
             simulation.transactions.committed(self.name, asked_as, life.name, recorded.commit_asked_at or 0.0)
         return True
+
+    def _is_to_prepare(self) -> bool:
+        """One that nobody succeeds would leave its transaction open for good, as it says."""
+        shape = self.simulation.shape
+        return shape.prepares > 0.0 and not self.is_abandoned and self.rng.random() < shape.prepares
+
+    async def _decide(self, life: Life, recorded: RecordedTransaction, producer: Incarnation) -> bool:
+        """Decides about a prepared transaction, now or later than its time-out; returns whether it is committed.
+
+        Raises:
+            _EndedError: The outcome is not known.
+        """
+        simulation, is_commit = self.simulation, self.rng.random() < 0.7
+        simulation.seen["transaction prepared"] += 1
+        await asyncio.sleep(self.rng.choice((0.0, 0.2, 1.5 * simulation.shape.timeout_ms / 1000)))
+        if is_commit:
+            simulation.history.ask_commit(recorded, simulation.loop.time())
+        self.note(life, f"decides {recorded.number}: {'commit' if is_commit else 'abort'}")
+        view = life.producer._view
+        question = DecideTransaction(self.name, Prepared(*producer), is_commit, None)
+        unanswered: list[ReplogError] = []
+        try:
+            coordinator = Coordinator(view, self.name, TRANSACTION)
+            await ask_coordinator(view, coordinator, question, Deadline(DECIDE_MS), "decide", unanswered.append)
+        except ReplogError as error:
+            was_ended = not unanswered and isinstance(error, _WAS_ENDED)
+            if was_ended and self._lives_count == 1:
+                simulation.checker.report(
+                    f"X9 {life.name} has prepared {recorded.number}, and cannot decide: {error!r}"
+                )
+            is_aborted = was_ended or not is_commit
+            self._ends(life, recorded, TransactionOutcome.ABORTED if is_aborted else TransactionOutcome.UNKNOWN, error)
+            raise _EndedError(str(error)) from error
+        if not is_commit:
+            self._ends(life, recorded, TransactionOutcome.ABORTED)
+        return is_commit
 
     def _ends(
         self,
@@ -288,6 +343,8 @@ class TransactionalWriter:
     async def _fill(self, life: Life, _transaction: Transaction, recorded: RecordedTransaction) -> None:
         for _ in range(self.rng.randint(1, WRITES_MAX)):
             await self.append(life, recorded, self.rng.choice(self.simulation.partitions))
+            if self.simulation.shape.deletes and self.rng.random() < 0.3:
+                await life.producer.send(self.simulation.passing_topic, b"passing", partition=0)
             await self.dwell()
 
     async def append(

@@ -3,6 +3,7 @@
 Three to five brokers with three replicas of everything, in racks of their own.  Producers with transactional ids write values to
 partitions of several topics, and abort some; chains make values from the records of another topic, with the offsets of their group
 in the transaction.  They are killed, paused, too slow for the time-out, give up in the middle, and get successors while they go on.
+Some prepare their transactions, and decide about them later.  Some write to a topic, too, that is deleted and created again.
 Readers of committed records read from leaders and from followers.  `transaction.version` is 0, 1 or 2, or rises meanwhile.
 Coordinators, leaders, links, disks and clocks fail as in `group_simulation`.  What must hold stands at the top of
 `transaction_checks`.
@@ -45,7 +46,7 @@ from replog.testing.transaction_history import TransactionHistory
 from tests.sim.administrator import RETRY_S
 from tests.sim.campaign import main
 from tests.sim.cluster_swarm import FAULTS_S, Swarm
-from tests.sim.data_topics import REPLICAS, create_topic, newest_image
+from tests.sim.data_topics import REPLICAS, create_topic, delete_topic, newest_image
 from tests.sim.fault_schedule import CLIENTS, Fault, FaultDrawer, FaultKind
 from tests.sim.group_simulation import (
     ASK_MS,
@@ -72,6 +73,9 @@ from tests.sim.transaction_clients import (
 INPUTS = "inputs"
 OUTPUTS = {"debits": 2, "credits": 1}
 """The topics that transactions write to, and how many partitions each has."""
+
+PASSING = "passing"
+"""The topic that is deleted; what becomes of its records is nothing to the rest of their transactions."""
 
 STATE_PARTITIONS = 2
 LOOK_S = 0.05
@@ -105,6 +109,8 @@ class TransactionShape:
         dwells: how likely it takes its time behind each record.
         elects: how often leaders are moved by an election.
         abandons: one of the writers dies when the faults end, and nobody succeeds it.
+        prepares: how likely a transaction is prepared, and decided about later.
+        deletes: a topic that some of them write to, too, is deleted and created again all the time.
     """
 
     writers: int
@@ -119,6 +125,8 @@ class TransactionShape:
     dwells: float
     elects: float
     abandons: bool
+    prepares: float
+    deletes: bool
 
     @classmethod
     def draw(cls, rng: random.Random) -> TransactionShape:
@@ -135,6 +143,8 @@ class TransactionShape:
             dwells=rng.choice((0.0, 0.1, 0.3)),
             elects=rng.choice((0.0, 0.3)),
             abandons=rng.random() < 0.3,
+            prepares=rng.choice((0.0, 0.0, 0.3)),
+            deletes=rng.random() < 0.3,
         )
 
 
@@ -147,6 +157,7 @@ class TransactionSimulation(Simulation):
         history: what clients did and saw.
         partitions: that transactions write to.
         inputs_topic: whose records chains pass on.
+        passing_topic: that is deleted and created again, where the shape says so.
         life_of: whose book is whose.
     """
 
@@ -171,6 +182,7 @@ class TransactionSimulation(Simulation):
         self.history = TransactionHistory()
         self.partitions = [TopicPartition(topic, number) for topic, count in OUTPUTS.items() for number in range(count)]
         self.inputs_topic = INPUTS
+        self.passing_topic = PASSING
         self.life_of: dict[TransactionBook, Life] = {}
         self._topics = (*OUTPUTS, INPUTS)
         self._has_inputs = not self.shape.chains
@@ -283,7 +295,8 @@ class TransactionSimulation(Simulation):
         followed = random.Random(f"readers of {self.seed}").choice(self.cluster.brokers)
         readers = [CommittedReader(self, None), CommittedReader(self, followed)]
         lives = [asyncio.create_task(client.live()) for client in clients]
-        work = [asyncio.create_task(each) for each in (self._look(), self._produce(), self._raise_version())]
+        others = (self._look(), self._produce(), self._raise_version(), self._delete())
+        work = [asyncio.create_task(each) for each in others]
         reading = [asyncio.create_task(reader.run()) for reader in readers]
         await self._suffer()
         await self._watch(CALM_S)
@@ -350,6 +363,16 @@ class TransactionSimulation(Simulation):
                 number += 1
                 await asyncio.sleep(INPUT_INTERVAL_S)
         self._has_inputs = True
+
+    async def _delete(self) -> None:
+        """Creates and deletes a topic; it ends deleted, and nothing may keep a transaction open for it."""
+        rng = random.Random(f"deletions of {self.seed}")
+        while self.shape.deletes and not self.is_healed:
+            await create_topic(self, PASSING, {"flush.policy": self.swarm.flush_policy})
+            await asyncio.sleep(rng.uniform(0.2, 2.0))
+            await delete_topic(self, PASSING)
+            self.seen["topic deleted under transactions"] += 1
+            await asyncio.sleep(rng.choice((0.0, 0.5)))
 
     async def _raise_version(self) -> None:
         if len(self.shape.versions) > 1:
