@@ -15,6 +15,7 @@ from bench.scenarios.codec import CodecScenario
 from bench.scenarios.compaction import CompactionScenario
 from bench.scenarios.controller import ControllerScenario
 from bench.scenarios.controller_steps import ControllerStepsScenario
+from bench.scenarios.coordinator_load import CoordinatorLoadScenario
 from bench.scenarios.deadlines import DeadlinesScenario
 from bench.scenarios.log_append import LogAppendScenario
 from bench.scenarios.log_lookup import LogLookupScenario
@@ -69,6 +70,7 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
         ),
         (ControllerScenario(pipelined_count=40, naive_count=3), {"requests_per_s", "cpu_us_per_request"}),
         (DeadlinesScenario(operations=300, waiting=(10, 100)), {"operation_ns"}),
+        (CoordinatorLoadScenario(records=1_200), {"cpu_us_per_record", "records_per_s"}),
         (TimelineScenario(entries=50), {"write_ns", "read_ns", "revert_us", "bytes_per_changed_key"}),
     ],
     ids=lambda each: getattr(each, "name", None),
