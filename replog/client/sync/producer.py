@@ -193,6 +193,7 @@ class SyncProducer(SyncClient[Producer[K, V]], Generic[K, V]):
     partitions_for = without_async(Producer.partitions_for)
 
     message_bytes_max = without_async(Producer.message_bytes_max)
+    needs_keys = without_async(Producer.needs_keys)
 
     def outcome(self, delivery: BatchOutcome[T], timeout_s: float | None) -> T:
         """Waits for a delivery of this producer; a closed producer's deliveries are all decided."""
