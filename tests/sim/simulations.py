@@ -44,7 +44,7 @@ class SimulationKind:
     run: Callable[[Iterable[int]], Counter[str]]
     must_be_seen: tuple[str, ...]
     seeds_max: int
-    fresh_count: int = 10
+    fresh_count: int
     may_show: Callable[[int, str], bool] = lambda _seed, _name: True
 
 
@@ -122,7 +122,7 @@ QUORUM = SimulationKind(
         "voter updated",
     ),
     seeds_max=500,
-    fresh_count=50,
+    fresh_count=20,
 )
 
 CONTROLLER = SimulationKind(
@@ -140,7 +140,7 @@ CONTROLLER = SimulationKind(
         "pause inside a large change",
     ),
     seeds_max=150,
-    fresh_count=30,
+    fresh_count=12,
 )
 
 METADATA_CLUSTER = SimulationKind(
@@ -169,6 +169,7 @@ METADATA_CLUSTER = SimulationKind(
         "wall clock jump",
     ),
     seeds_max=100,
+    fresh_count=4,
     may_show=partial(cluster_may_show, MetadataSimulation),
 )
 
@@ -194,7 +195,7 @@ DATA_CLUSTER = SimulationKind(
         "unclean election",
     ),
     seeds_max=120,
-    fresh_count=7,
+    fresh_count=3,
     may_show=partial(cluster_may_show, DataSimulation),
 )
 
@@ -203,7 +204,7 @@ ONE_MACHINE = SimulationKind(
     partial(campaign.run_seeds, OneMachineSimulation),
     ("acknowledged", "kill", "power cut", "power cut in a write"),
     seeds_max=10,
-    fresh_count=7,
+    fresh_count=3,
 )
 
 BLACKOUT = SimulationKind(
@@ -211,7 +212,7 @@ BLACKOUT = SimulationKind(
     partial(campaign.run_seeds, BlackoutSimulation),
     ("acknowledged", "power cut of everything"),
     seeds_max=10,
-    fresh_count=7,
+    fresh_count=3,
 )
 
 FRESH_ENDS = SimulationKind(
@@ -219,7 +220,7 @@ FRESH_ENDS = SimulationKind(
     partial(campaign.run_seeds, FreshEndsSimulation),
     ("end told",),
     seeds_max=5,
-    fresh_count=5,
+    fresh_count=2,
 )
 
 KAFKA = SimulationKind(
@@ -237,7 +238,7 @@ KAFKA = SimulationKind(
         "pause",
     ),
     seeds_max=24,
-    fresh_count=3,
+    fresh_count=1,
 )
 
 GROUP = SimulationKind(
@@ -258,7 +259,7 @@ GROUP = SimulationKind(
         "topic grown",
     ),
     seeds_max=16,
-    fresh_count=3,
+    fresh_count=1,
 )
 
 GROUP_TRANSACTIONS = SimulationKind(
@@ -296,7 +297,7 @@ TRANSACTION = SimulationKind(
         "transaction.version raised",
     ),
     seeds_max=24,
-    fresh_count=2,
+    fresh_count=1,
     may_show=partial(cluster_may_show, TransactionSimulation),
 )
 
@@ -312,7 +313,7 @@ ORDERLY_STOPS = SimulationKind(
         *(f"quiet, {change}" for change in orderly_stops_simulation.CHANGES),
     ),
     seeds_max=20,
-    fresh_count=4,
+    fresh_count=2,
 )
 
 SIMULATIONS = (

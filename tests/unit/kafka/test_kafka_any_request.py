@@ -8,6 +8,7 @@ import random
 import struct
 import types
 import typing
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -53,8 +54,7 @@ def any_value(kind: Any, name: str, rng: random.Random) -> Any:
     if origin is list:
         return [any_value(arms[0], name, rng) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
     if isinstance(kind, type) and issubclass(kind, Struct):
-        hints = typing.get_type_hints(kind, vars(importlib.import_module(kind.__module__)))
-        return kind(**{name: any_value(hints[name], name, rng) for name in kind.__struct_fields__})
+        return kind(**{name: any_value(hint, name, rng) for name, hint in _fields(kind)})
     if kind is int:
         return rng.choice(SHORT_WAITS if name.endswith("timeout_ms") else NUMBERS)
     if kind is bytes:
@@ -65,6 +65,13 @@ def any_value(kind: Any, name: str, rng: random.Random) -> Any:
         bool: rng.random() < 0.5,
         UUID: UUID(int=rng.choice((0, 1, 5))),
     }[kind]
+
+
+@cache
+def _fields(struct: type[Struct]) -> list[tuple[str, Any]]:
+    """Returns the names of a message's fields, in order, with their types; to evaluate those takes longer than all that a node does."""
+    hints = typing.get_type_hints(struct, vars(importlib.import_module(struct.__module__)))
+    return [(name, hints[name]) for name in struct.__struct_fields__]
 
 
 def is_writable(request: Any, version: int) -> bool:
