@@ -2,7 +2,7 @@
 
 A few seeds see every rare outcome for which hundreds would run otherwise.  They are kept in `covering_seeds.json`; a change of
 the product may shift what a seed shows, so that a set gets stale: then the tests go on with further seeds until everything was
-seen, those first that may show what is missing, which costs time and nothing else.  At their end they say which set would do now,
+seen, those first that are likely to show what is missing, which costs time and nothing else.  At their end they say which set would do now,
 as a command that keeps it and runs nothing.  Sets are also mended, or made anew, by (from the root of the repository) ::
 
     export PYTHONPATH=timeline:quorum:checkpoints
@@ -86,11 +86,11 @@ def cover(simulation: SimulationKind, known: Sequence[int]) -> Covered:
 
 
 def likely_first(simulation: SimulationKind, missing: Sequence[str], known: Collection[int]) -> list[int]:
-    """Returns the fixed seeds that are not known, those first that may show most of what is missing."""
+    """Returns the fixed seeds that are not known, those first that are likely to show most of what is missing."""
     if not missing:
         return []
     further = [seed for seed in range(simulation.seeds_max) if seed not in known]
-    return sorted(further, key=lambda seed: -sum(simulation.may_show(seed, name) for name in missing))
+    return sorted(further, key=lambda seed: -sum(simulation.is_likely(seed, name) for name in missing))
 
 
 def run_covering(
@@ -172,12 +172,13 @@ def _look_at(simulation: SimulationKind, seed: int, seen: Counter[str]) -> Sight
 def main(arguments: Sequence[str] | None = None) -> int:
     """Mends the sets, keeps one that is given, or makes them anew; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="just the simulations whose name contains this")
+    parser.add_argument("--only", default="", help="just the simulation of this name, or those whose name contains it")
     parser.add_argument("--seeds", type=int, nargs="+", help="keep these, as the tests say, and run nothing")
     parser.add_argument("--anew", action="store_true", help="choose among all fixed seeds")
     parser.add_argument("--processes", type=int, default=2, help="with --anew")
     options = parser.parse_args(arguments)
-    chosen = [simulation for simulation in SIMULATIONS if options.only in simulation.name]
+    named = [simulation for simulation in SIMULATIONS if simulation.name == options.only]
+    chosen = named or [simulation for simulation in SIMULATIONS if options.only in simulation.name]
     if options.seeds is not None:
         if len(chosen) != 1:
             parser.error("--seeds needs the name of one simulation: --only NAME")

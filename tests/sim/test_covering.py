@@ -12,7 +12,7 @@ import pytest
 from tests.sim import covering as module
 from tests.sim.covering import Sight, covering, known_seeds, likely_first, run_covering
 from tests.sim.fault_schedule import FaultKind
-from tests.sim.simulations import DATA_CLUSTER, NEEDS, SIMULATIONS, TRANSACTION, SimulationKind
+from tests.sim.simulations import DATA_CLUSTER, SIMULATIONS, SPEAKS_FOR, TRANSACTION, SimulationKind
 
 
 def sight(seed: int, seen: str, cost_s: float = 1.0) -> Sight:
@@ -39,19 +39,21 @@ def test_what_no_seed_shows_is_told() -> None:
 
 
 class Toy:
-    """A simulation whose seeds each show some letters, known before they run in small ones; notes which have run."""
+    """A simulation whose seeds each show some letters, small ones though nothing spoke for them; notes which have run."""
 
     def __init__(self, *shown: str) -> None:
         self.shown = shown
         self.ran: list[int] = []
-        self.kind = SimulationKind("toy", self.run, ("a", "b"), seeds_max=len(shown), may_show=self.may_show)
+        self.kind = SimulationKind(
+            "toy", self.run, ("a", "b"), seeds_max=len(shown), fresh_count=1, is_likely=self.is_likely
+        )
 
     def run(self, seeds: Iterable[int]) -> Counter[str]:
         seeds = list(seeds)
         self.ran += seeds
         return Counter("".join(self.shown[seed] for seed in seeds).lower())
 
-    def may_show(self, seed: int, name: str) -> bool:
+    def is_likely(self, seed: int, name: str) -> bool:
         return name in self.shown[seed]
 
 
@@ -73,7 +75,7 @@ def test_a_stale_set_costs_further_seeds_and_the_run_says_which_cover() -> None:
     assert (missing, ran) == ([], [1, 3])
 
 
-def test_those_run_first_that_may_show_what_is_missing_and_then_all_others() -> None:
+def test_those_run_first_that_are_likely_to_show_what_is_missing_and_then_all_others() -> None:
     """Also where a thing is seen though nothing that was drawn spoke for it."""
     toy = Toy("", "a", "B", "b", "b")
     assert likely_first(toy.kind, ["b"], [1, 4]) == [3, 0, 2]
@@ -84,19 +86,19 @@ def test_what_no_fixed_seed_shows_is_missing() -> None:
     assert outcome(Toy("", "a", "a"), [1]) == ([], ["b"], [1, 0, 2])
 
 
-def test_what_is_drawn_for_a_seed_says_what_it_may_show() -> None:
+def test_what_is_drawn_for_a_seed_says_what_it_is_likely_to_show() -> None:
     for kind, name in (
         (DATA_CLUSTER, "unclean election"),
         (DATA_CLUSTER, FaultKind.WIPE),
         (TRANSACTION, "transaction cancelled"),
     ):
-        told = [kind.may_show(seed, name) for seed in range(20)]
+        told = [kind.is_likely(seed, name) for seed in range(20)]
         assert {True, False} == set(told)
-    assert DATA_CLUSTER.may_show(0, "acknowledged")
+    assert DATA_CLUSTER.is_likely(0, "acknowledged")
 
 
-def test_what_a_run_needs_is_about_something_that_must_be_seen() -> None:
-    assert set(NEEDS) <= {name for simulation in SIMULATIONS for name in simulation.must_be_seen}
+def test_what_speaks_for_a_sight_is_about_something_that_must_be_seen() -> None:
+    assert set(SPEAKS_FOR) <= {name for simulation in SIMULATIONS for name in simulation.must_be_seen}
 
 
 # ---- the command --------------------------------------------------------------------------------------------------------
@@ -124,6 +126,16 @@ def test_a_stale_set_is_mended_with_as_few_runs_as_in_the_tests(kept: Path, caps
 def test_what_the_tests_have_found_is_kept_without_a_run(kept: Path) -> None:
     assert module.main(["--only", "toy", "--seeds", "3"]) == 0
     assert known_seeds("toy") == [3]
+
+
+@pytest.mark.parametrize("simulation", SIMULATIONS, ids=lambda simulation: simulation.name)
+def test_each_has_a_name_of_its_own(
+    simulation: SimulationKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is a part of another one's."""
+    monkeypatch.setattr(module, "SEEDS", tmp_path / "seeds.json")
+    assert module.main(["--only", simulation.name, "--seeds", "0"]) == 0
+    assert json.loads(module.SEEDS.read_text()) == {simulation.name: [0]}
 
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing", "--seeds", "3"], ["--only", "toy", "--seeds", "4"]])
