@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tests import short_lived_java
 from tests.report_bytes import BYTES
-from tests.run_costs import WORKER_OUTPUT, Costs, Processes
+from tests.run_costs import FORK, WORKER_OUTPUT, Costs, Processes
 from tests.run_report import Budgets, RunReport
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +113,18 @@ def test_processes_that_live_and_those_that_have_ended_count(processes: Processe
         child.communicate(b"\n")
     assert processes.cpu_s() - before_s >= 0.2
     assert processes.started[Path(sys.executable).name] == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_each_way_to_start_a_process_counts(processes: Processes) -> None:
+    before = processes.started.copy()
+    subprocess.run(["/bin/sh", "-c", ":"], check=True)
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert processes.started - before == {"sh": 1, "true": 1, FORK: 1}
 
 
 def test_a_fixture_is_not_charged_for_those_that_it_asks_for(
