@@ -18,7 +18,7 @@ from replog.wire.messages import apis
 from replog.wire.primitives import Reader, Writer
 from tests.unit.kafka import kio_messages as kio
 
-EXAMPLES = int(os.environ.get("REPLOG_KAFKA_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("REPLOG_KAFKA_EXAMPLES", "4"))
 """Fresh ones in each run; campaigns have more of them."""
 
 EXAMPLES_OF_EARLIER = max(1, EXAMPLES // 3)
