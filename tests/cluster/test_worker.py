@@ -438,7 +438,7 @@ async def test_a_handler_that_waits_for_what_was_cancelled_has_failed(servers: s
         for number in range(4):
             await producer.send("jobs", b"%d" % number, partition=0)
     worker = Worker(handle, "jobs", group="workers", bootstrap_servers=servers, retry_backoff_ms=1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         running = asyncio.create_task(worker.run())
         while len(seen) < 5:
             await asyncio.sleep(0.01)
@@ -515,7 +515,7 @@ async def test_a_thread_that_cannot_start_is_not_counted(monkeypatch: pytest.Mon
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
             await threads.run(lambda: None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         await threads.run(lambda: None)
     threads.close()
 
@@ -533,7 +533,7 @@ async def test_a_handler_that_ends_the_program_ends_it_in_order(servers: str, ki
         for number in range(4):
             await producer.send("jobs", b"%d" % number, partition=0)
     worker = Worker(handle if kind == "async" else handle_blocking, "jobs", group="workers", bootstrap_servers=servers)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(SystemExit, match="7"):
             await worker.run()
     assert await committed(servers) == {0: 2}
