@@ -11,8 +11,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -83,17 +82,18 @@ def run_kafka(kafka: KafkaInstall, folder: Path) -> KafkaRun:
 
 
 def _live(run: KafkaRun, node: KafkaNode) -> None:
-    with _running(node) as clients:
+    node.start()
+    with clients_of(node) as clients:  # one JVM for all lives of the node, whose port stays
         ids = {topic: clients.create(topic, partitions=len(SHAPES)) for topic in (OURS, FOUND)}
         _write(clients)
         _read_by_groups(clients)
         run.consumed["stopped"] = _consume(clients, WRITTEN)
         run.times = {place: _times(clients, *place, run.consumed["stopped"]) for place in WRITTEN}
         node.stop()
-    shutil.copytree(node.data, run.data("stopped"))
+        shutil.copytree(node.data, run.data("stopped"))
 
-    _put_ours(run, node, OURS, ids[OURS])
-    with _running(node) as clients:
+        _put_ours(run, node, OURS, ids[OURS])
+        node.start()
         run.consumed["served_clean"] = _consume(clients, _places(OURS))
         for topic, number in _places(OURS):
             clients.produce(topic, number, mixed_records(5, seed=number))
@@ -101,24 +101,17 @@ def _live(run: KafkaRun, node: KafkaNode) -> None:
         clients.transact("transactions", 0, mixed_records(5, seed=5), transactional_id="left", end="open")
         run.consumed["killed"] = _consume(clients, [*WRITTEN, *_places(OURS)])
         node.kill()
-    shutil.copytree(node.data, run.data("killed"))
+        shutil.copytree(node.data, run.data("killed"))
 
-    _put_ours(run, node, FOUND, ids[FOUND])
-    with _running(node) as clients:
+        _put_ours(run, node, FOUND, ids[FOUND])
+        node.start()
         run.consumed["served_unclean"] = _consume(clients, [*_places(FOUND), *_places(OURS)])
         node.stop()
-    shutil.copytree(node.data, run.data("recovered"))
+        shutil.copytree(node.data, run.data("recovered"))
 
 
 def _places(topic: str) -> list[Place]:
     return [(topic, number) for number in range(len(SHAPES))]
-
-
-@contextmanager
-def _running(node: KafkaNode) -> Iterator[KafkaClients]:
-    node.start()
-    with clients_of(node) as clients:
-        yield clients
 
 
 def _write(clients: KafkaClients) -> None:
