@@ -34,7 +34,8 @@ QUICK: Mapping[str, ConfigValue] = {
 PATIENCE_S = 60.0
 """How long a condition may take on a busy machine before the test fails; on an idle one it takes a second or two."""
 
-POLL_S = 0.02
+POLL_S, POLL_MAX_S, POLL_GROWTH = 0.02, 0.1, 1.5
+"""Between two looks, at first and later: each look costs the nodes and this process milliseconds, and an election takes seconds."""
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ def say(text: str) -> None:
 
 async def until(condition: Callable[[], Awaitable[T | None]], what: str, timeout_s: float = PATIENCE_S) -> T:
     """Asks until the answer is true, and returns it.  Our errors count as "not yet": the cluster may be healing."""
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s, pause_s = time.monotonic() + timeout_s, POLL_S
     problem = ""
     while time.monotonic() < deadline_s:
         try:
@@ -145,7 +146,8 @@ async def until(condition: Callable[[], Awaitable[T | None]], what: str, timeout
             problem = f"the last answer was {answer!r}"
         except ReplogError as error:
             problem = f"the last problem was {type(error).__name__}: {error}"
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_MAX_S)
     raise AssertionError(f"not within {timeout_s:g} s: {what}; {problem}")
 
 
