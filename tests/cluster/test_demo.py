@@ -21,9 +21,9 @@ PATIENCE_S = 240.0
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the demo and its children put files, with a space in its name."""
-    for name, value in options_for(os.environ, request.config).items():
+    for name, value in options_for(os.environ).items():
         monkeypatch.setenv(name, value)
     folder = tmp_path / "t m p"
     folder.mkdir()

@@ -27,9 +27,7 @@ SOURCE_ROOTS = [str(REPOSITORY / name) for name in (".", "timeline", "quorum", "
 
 
 @pytest.fixture(scope="session")
-def spark_environment(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_temporary_folder: Path
-) -> Iterator[Path]:
+def spark_environment(tmp_path_factory: pytest.TempPathFactory, java_temporary_folder: Path) -> Iterator[Path]:
     """Environment variables for Spark and brokers; yields the folder that Spark is started in."""
     for library in ("pyspark", "pyarrow"):
         pytest.importorskip(library, reason=f"Spark tests need {library}: {install_command('spark')}")
@@ -44,7 +42,7 @@ def spark_environment(
         "PYTHONPATH": os.pathsep.join(paths),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    changed |= options_for(changed, request.config)
+    changed |= options_for(changed)
     patch = pytest.MonkeyPatch()
     for name, value in changed.items():
         patch.setenv(name, value)

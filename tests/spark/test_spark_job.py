@@ -12,13 +12,13 @@ import pytest
 
 from replog.spark.java_runtime import bundled_java
 from tests.spark.conftest import REPOSITORY, SOURCE_ROOTS
-from tests.spark.spark_classes import OPTIONS
+from tests.spark.spark_classes import HOME, OPTIONS
 from tests.spark.spark_kit import SparkCluster
 
 pytestmark = pytest.mark.spark
 
 (JOB,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/SPARK.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-WITHOUT = {"JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", OPTIONS}
+WITHOUT = {"JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", HOME, OPTIONS}
 
 
 def interpreter(directory: Path) -> str:

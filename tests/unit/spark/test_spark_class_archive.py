@@ -41,6 +41,26 @@ def test_the_second_run_in_a_folder_makes_it(
     assert spark_classes.archive_for(java, tmp_path) is None
 
 
+def test_each_copy_of_the_same_spark_has_the_same_archive(
+    tmp_path: Path, java: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive for a path in one copy of the repository was made anew in each of them, or never where each is tested once."""
+    found = []
+    for number, text in enumerate(("classes", "classes", "more classes")):
+        jars = tmp_path / f"copy-{number}" / "jars"
+        jars.mkdir(parents=True)
+        (jars / "spark.jar").write_text(text)
+        monkeypatch.setattr(spark_classes, "_installed", lambda spark=jars.parent: spark)
+        found.append(spark_classes._identity(java))
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_spark_that_is_chosen_goes_without(monkeypatch: pytest.MonkeyPatch, java: dict[str, str]) -> None:
+    monkeypatch.setattr(spark_classes, "archive_for", lambda *_: Path("/cache/seen.jsa"))
+    assert spark_classes.options_for({**java, "SPARK_HOME": "/opt/spark"}) == {}
+    assert spark_classes.options_for(java)["SPARK_HOME"] == "/cache/seen"
+
+
 def test_without_java_there_is_none(tmp_path: Path) -> None:
     assert spark_classes.archive_for({"JAVA_HOME": str(tmp_path)}, tmp_path) is None
     assert list(tmp_path.iterdir()) == []
