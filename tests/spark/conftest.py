@@ -6,6 +6,7 @@ PYTHONPATH, where an installed package would be found anyway.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from replog.cluster import LocalCluster
 from replog.errors import ConfigError
 from replog.host.extras import install_command
 from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
+from tests.kafka.kafka_install import KafkaUnavailableError, install
+from tests.kafka.secure_doors import SecureDoors, kafka_doors
 from tests.spark.spark_classes import options_for
 from tests.spark.spark_kit import SparkCluster
 
@@ -98,6 +101,17 @@ def spark_cluster(
     cluster.close()
     thread.run(local.stop_all, 60)
     thread.release(user)
+
+
+@pytest.fixture(scope="session")
+def doors(spark_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
+    """A real Kafka with a listener of each kind, the one in plain text among them."""
+    try:
+        found = install()
+    except KafkaUnavailableError as error:
+        pytest.skip(f"Apache Kafka cannot be had: {error}")
+    with contextlib.closing(found), kafka_doors(found, tmp_path_factory.mktemp("doors")) as made:
+        yield made
 
 
 @pytest.fixture

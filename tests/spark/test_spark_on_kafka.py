@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from confluent_kafka import Producer as OtherProducer
 
 from replog.client import SyncAdmin
-from tests.kafka.kafka_install import KafkaUnavailableError, install
-from tests.kafka.kafka_node import KafkaNode
+from tests.kafka.secure_doors import SecureDoors
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -21,22 +19,13 @@ ROWS = 3_000
 
 
 @pytest.fixture(scope="module")
-def servers(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers(doors: SecureDoors) -> str:
     """The bootstrap servers of a real Kafka node, with two topics."""
-    try:
-        found = install()
-    except KafkaUnavailableError as error:
-        pytest.skip(f"Apache Kafka cannot be had: {error}")
-    node = KafkaNode(found, tmp_path_factory.mktemp("kafka") / "node")
-    try:
-        node.start()
-        with SyncAdmin(f"127.0.0.1:{node.port}") as admin:
-            for topic in ("rides", "copied"):
-                admin.create_topic(topic, PARTITIONS, 1)
-        yield f"127.0.0.1:{node.port}"
-    finally:
-        node.give_up()
-        found.close()
+    found = doors.at("PLAINTEXT")
+    with SyncAdmin(found) as admin:
+        for topic in ("rides", "copied"):
+            admin.create_topic(topic, PARTITIONS, 1)
+    return found
 
 
 def frame(spark: Any, servers: str, topic: str, **options: str) -> Any:

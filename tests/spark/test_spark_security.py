@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replog.client import SyncAdmin
-from tests.kafka.kafka_install import KafkaUnavailableError, install
-from tests.kafka.secure_doors import PASSWORD, USER, SecureDoors, kafka_doors
+from tests.kafka.secure_doors import PASSWORD, USER, SecureDoors
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 ROWS = 1_000
 
 
-@pytest.fixture(scope="module")
-def doors(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
-    """A real Kafka with secure listeners, and two topics."""
-    try:
-        found = install()
-    except KafkaUnavailableError as error:
-        pytest.skip(f"Apache Kafka cannot be had: {error}")
-    with kafka_doors(found, tmp_path_factory.mktemp("doors")) as made:
-        with SyncAdmin(made.at("PLAINTEXT")) as admin:
-            for topic in ("rides", "copied"):
-                admin.create_topic(topic, 2, 1)
-        yield made
-    found.close()
+RIDES, COPIED = "secret-rides", "secret-copied"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _topics(doors: SecureDoors) -> None:
+    with SyncAdmin(doors.at("PLAINTEXT")) as admin:
+        for topic in (RIDES, COPIED):
+            admin.create_topic(topic, 2, 1)
 
 
 def options(doors: SecureDoors, password: str = PASSWORD, **others: str) -> dict[str, str]:
@@ -48,20 +41,18 @@ def options(doors: SecureDoors, password: str = PASSWORD, **others: str) -> dict
 def test_rows_pass_and_no_plan_shows_the_password(spark: Any, doors: SecureDoors, tmp_path: Path) -> None:
     """Goal: driver and executors log in; what Spark shows of a query has no password."""
     rows = spark.range(ROWS).selectExpr("concat('k', id) AS key", "concat('ride ', id) AS value")
-    rows.write.format("replog").mode("append").options(**options(doors, topic="rides")).save()
-    read = spark.read.format("replog").options(**options(doors, subscribe="rides")).load()
+    rows.write.format("replog").mode("append").options(**options(doors, topic=RIDES)).save()
+    read = spark.read.format("replog").options(**options(doors, subscribe=RIDES)).load()
     assert read.count() == ROWS
     assert read.selectExpr("CAST(key AS STRING) k").distinct().count() == ROWS
     plans = [read._jdf.queryExecution().toString(), str(read), read._jdf.queryExecution().logical().toString()]
     stream = (
-        spark.readStream.format("replog")
-        .options(**options(doors, subscribe="rides", startingOffsets="earliest"))
-        .load()
+        spark.readStream.format("replog").options(**options(doors, subscribe=RIDES, startingOffsets="earliest")).load()
     )
     query = (
         stream.selectExpr("key", "value")
         .writeStream.format("replog")
-        .options(**options(doors, topic="copied", checkpointLocation=str(tmp_path / "c")))
+        .options(**options(doors, topic=COPIED, checkpointLocation=str(tmp_path / "c")))
         .trigger(availableNow=True)
         .start()
     )
@@ -72,16 +63,16 @@ def test_rows_pass_and_no_plan_shows_the_password(spark: Any, doors: SecureDoors
         stream._jdf.queryExecution().toString(),
     ]
     plans += [path.read_text(errors="replace") for path in (tmp_path / "c").rglob("*") if path.is_file()]
-    copied = spark.read.format("replog").options(**options(doors, subscribe="copied")).load()
+    copied = spark.read.format("replog").options(**options(doors, subscribe=COPIED)).load()
     assert copied.count() == ROWS
     assert not [text for text in plans if PASSWORD in text or "canary" in text]
 
 
 def test_a_wrong_password_ends_a_query_at_once_and_is_not_shown(spark: Any, doors: SecureDoors) -> None:
     with pytest.raises(Exception, match='login of user "alice" by SCRAM-SHA-512 failed') as raised:
-        spark.read.format("replog").options(**options(doors, "canary-wrong", subscribe="rides")).load().count()
+        spark.read.format("replog").options(**options(doors, "canary-wrong", subscribe=RIDES)).load().count()
     assert "canary" not in str(raised.value)
     rows = spark.range(3).selectExpr("'k' AS key", "'v' AS value")
     with pytest.raises(Exception, match='login of user "alice" by SCRAM-SHA-512 failed') as raised:
-        rows.write.format("replog").mode("append").options(**options(doors, "canary-wrong", topic="rides")).save()
+        rows.write.format("replog").mode("append").options(**options(doors, "canary-wrong", topic=RIDES)).save()
     assert "canary" not in str(raised.value)
