@@ -37,8 +37,9 @@ APIS = (
     "WriteTxnMarkers",
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("DescribeTransactions", "ListTransactions"),
+    *("DescribeAcls", "CreateAcls", "DeleteAcls"),
     *("SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
-    "DescribeClientQuotas",
+    *("DescribeClientQuotas", "AlterClientQuotas"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

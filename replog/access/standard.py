@@ -61,6 +61,7 @@ class StandardAuthorizer:
         allows_unlisted: Whether everybody may do everything to a resource that has no entry.
 
     Attributes:
+        version: The number of changes that are in force.
         denials_count: How often the answer was no.
         entries_count: The number of entries in force.
     """
@@ -71,6 +72,7 @@ class StandardAuthorizer:
         self._index: AclIndex | None = None
         self._cache: dict[tuple[str, str, int, str], Bits] = {}
         self._any_cache: dict[tuple[str, str, AclOperation, ResourceKind], bool] = {}
+        self.version = 0
         self.denials_count = 0
         self.entries_count = 0
 
@@ -82,6 +84,7 @@ class StandardAuthorizer:
         index = self._index or AclIndex()
         self._index = index.changed([*removed, *added], notes_names=self._allows_unlisted)
         self._cache, self._any_cache = {}, {}
+        self.version += 1
 
     def allows(self, principal: Principal, host: str, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
         """Whether a principal that comes from an address may do something to a resource.

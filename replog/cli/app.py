@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log-dirs": "app",
     "configs": "app",
     "quorum": "app",
+    "quotas": "app",
     "users": "app",
     "features": "features_app",
     "log": "app",
@@ -55,7 +56,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 _COMMANDS: Final = "replog.cli.commands"
 _MODULES: Final[Mapping[str, str]] = {
-    "acls": "replog.cli.acls",
+    "acls": "replog.cli.access.acls",
     "capture": f"{_COMMANDS}.files",
     "certs": "replog.cli.certificates",
     "console": "replog.console.command",
@@ -65,7 +66,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "import": f"{_COMMANDS}.files",
     "quotas": "replog.cli.access.quotas",
     "server": f"{_COMMANDS}.storage",
-    "users": "replog.cli.users",
+    "users": "replog.cli.access.users",
 }
 """Where a command is that has no module of its name; the console stands above the command line, and only its name is known here."""
 

@@ -30,7 +30,7 @@ from replog.metadata.config_keys import (
     shortened,
 )
 
-_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, SecurityKeys, SaslKeys, TlsKeys)
+_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, AccessKeys, SecurityKeys, SaslKeys, TlsKeys)
 
 INTRODUCTION = """\
 # Configuration of a node

@@ -1,4 +1,4 @@
-"""The configuration keys of ports that speak TLS; a part of `ServerKeys`.
+"""The configuration keys of ports that speak TLS, or where clients log in; a part of `ServerKeys`.
 
 What holds for one listener alone has its name in front: `listener.name.outside.ssl.client.auth`.
 """
@@ -206,6 +206,16 @@ def _key_name(name: str) -> str:
 class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     """The keys as fields, and what single listeners have instead."""
 
+    sasl_server_max_receive_size: Annotated[
+        int,
+        size_bytes(KIB, 512 * KIB),
+        Differs("524288", "a thousand clients that nobody knows may send as much at once"),
+    ] = 64 * KIB
+    """Size of the largest request of a client that has not logged in.  A token has to fit in."""
+
+    connection_failed_authentication_delay_ms: Annotated[int, milliseconds(0, 10_000)] = 100
+    """How late a client hears that its login failed, so that guesses take time."""
+
     security_inter_broker_protocol: Annotated[PortProtocol, Choice(PortProtocol)] = PortProtocol.PLAINTEXT
     """How this node speaks to other nodes.  SSL: over TLS, and both sides prove by a certificate which node of which cluster they are
     (docs/SECURITY.md).  Needs inter.broker.transport = "tcp", and the keys that begin with ssl. or listener.name.inter.broker.ssl."""
@@ -237,7 +247,7 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
 
     def tls_settings_of(self, listener: str) -> TlsSettings:
         """Returns the same for the port of a listener; without a keystore there is no file that can be read."""
-        tls = self.tls_of(listener)
+        tls = self.security_of(listener)
         return TlsSettings(
             tls.ssl_keystore_location or "",
             tls.ssl_truststore_location or "",

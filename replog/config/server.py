@@ -33,7 +33,7 @@ from replog.tcp.tls_settings import ClientAuth, PortProtocol
 PORT_MAX = 65_535
 
 OTHER_WAYS = {
-    "listeners": "let its clients show certificates (listener.security.protocol.map NAME:SSL, ssl.client.auth = required), ",
+    "listeners": "let its clients log in (listener.security.protocol.map NAME:SASL_SSL) or show certificates (NAME:SSL, ssl.client.auth = required), ",
     "inter.broker.listener": 'let nodes prove who they are (security.inter.broker.protocol = "SSL"), ',
     "metrics.listener": (
         'let readers show certificates (metrics.security.protocol = "SSL", listener.name.metrics.ssl.client.auth = "required"), '
@@ -96,7 +96,7 @@ def _check_peer_protocols(config: ServerKeys) -> None:
             ' inter.broker.accepted.protocols) over TCP alone. Set inter.broker.transport = "tcp" on all nodes',
         )
     _check_tls(config, INTER_BROKER)
-    if config.tls_of(INTER_BROKER).ssl_truststore_location is None:
+    if config.security_of(INTER_BROKER).ssl_truststore_location is None:
         raise ConfigError(
             "ssl.truststore.location",
             None,
@@ -234,7 +234,7 @@ def _check_metrics(config: ServerKeys) -> None:
     is_tls = config.metrics_security_protocol is PortProtocol.SSL
     if is_tls:
         _check_tls(config, METRICS)
-    if not is_tls or config.tls_of(METRICS).ssl_client_auth is not ClientAuth.REQUIRED:
+    if not is_tls or config.security_of(METRICS).ssl_client_auth is not ClientAuth.REQUIRED:
         _check_bound(config, "metrics.listener", listener)
 
 

@@ -201,8 +201,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     reads them without the broker where the file permissions let it.  false: all records are fetched."""
 
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
-    """true: listeners that ask nobody who they are may be reachable from other machines: in plain text, or over TLS without ssl.client.auth =
-    required.  Whoever can connect can then read, write and delete everything."""
+    """true: listeners that ask nobody who they are, or speak plain text, may be reachable from other machines: PLAINTEXT, SASL_PLAINTEXT, SSL without
+    ssl.client.auth = required.  Whoever can connect can then read, write and delete everything."""
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.access.credentials import ScramCredential, ScramMechanism
+from replog.access.entries import AclEntry, AclFilter
 from replog.errors import ErrorCode
 from replog.metadata.records import (
     BrokerEndpoint,
@@ -330,6 +331,38 @@ class AlterConfigsResponse(Struct, frozen=True):
     resources: tuple[AlterConfigsResult, ...]
 
 
+class CreateAcls(Asks["CreateAclsResponse"], frozen=True):
+    """An entry that fails is left out, and the others do not mind."""
+
+    entries: tuple[AclEntry, ...]
+
+
+class AclResult(Struct, frozen=True):
+    """What became of an entry to add, or of a filter; `entries`: what it removed."""
+
+    error: ErrorCode
+    message: str = ""
+    entries: tuple[AclEntry, ...] = ()
+
+
+class CreateAclsResponse(Struct, frozen=True):
+    """One result for each entry, in order."""
+
+    results: tuple[AclResult, ...]
+
+
+class DeleteAcls(Asks["DeleteAclsResponse"], frozen=True):
+    """Removes all entries that one of the filters fits."""
+
+    filters: tuple[AclFilter, ...]
+
+
+class DeleteAclsResponse(Struct, frozen=True):
+    """One result for each filter, in order."""
+
+    results: tuple[AclResult, ...]
+
+
 class AlteredQuota(Struct, frozen=True):
     """`value` None removes the quota."""
 
@@ -454,6 +487,8 @@ ControllerRequest: TypeAlias = (
     | UpdateFeatures
     | AlterClientQuotas
     | RegisterController
+    | CreateAcls
+    | DeleteAcls
     | AlterUserScramCredentials
 )
 ControllerResponse: TypeAlias = (
@@ -473,6 +508,8 @@ ControllerResponse: TypeAlias = (
     | UpdateFeaturesResponse
     | AlterClientQuotasResponse
     | RegisterControllerResponse
+    | CreateAclsResponse
+    | DeleteAclsResponse
     | AlterUserScramCredentialsResponse
 )
 

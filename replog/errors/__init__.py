@@ -369,12 +369,6 @@ class DuplicateBrokerRegistrationError(InvalidRequestError):
     code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-class ClusterAuthorizationFailedError(InvalidRequestError):
-    """Whoever asks may not do this to the cluster."""
-
-    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-
 class SecurityDisabledError(InvalidRequestError):
     """The node decides nothing by access control lists: it has no authorizer."""
 

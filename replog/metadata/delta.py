@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from replog.access.credentials import ScramCredential
+from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, ScramUser, TopicImage
 from replog.metadata.persistent_map import PersistentMap, difference, patched
@@ -45,6 +46,13 @@ from replog.metadata.records import (
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 
+_AccessRecord: TypeAlias = (
+    AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+)
 _NodeRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -116,6 +124,8 @@ class MetadataDelta:
         """Topics of the image that were deleted."""
         self.changed_configs: dict[ConfigResource, dict[str, str]] = {}
         """All values of every resource whose configuration changed."""
+        self.changed_quotas: dict[QuotaEntity, dict[str, float]] = {}
+        """All quotas of every entity of which one changed."""
         self.changed_users: dict[ScramUser, ScramCredential | None] = {}
         """What is kept of the passwords that changed; None: nothing any more."""
         self.changed_features: dict[str, int | None] = {}
@@ -143,6 +153,7 @@ class MetadataDelta:
         delta.changed_brokers = difference(before.brokers, after.brokers)
         delta.changed_controllers = difference(before.controllers, after.controllers)
         delta.changed_features = difference(before.features, after.features)
+        delta.changed_acls = difference(before.acls, after.acls)
         delta.changed_users = difference(before.scram_credentials, after.scram_credentials)
         delta.changed_configs = {
             resource: dict(values or {}) for resource, values in difference(before.configs, after.configs).items()
@@ -193,22 +204,14 @@ class MetadataDelta:
                 self._replay_topics(record)
             case ConfigRecord():
                 self._replay_config(record)
-            case UserScramCredentialRecord():
-                self.changed_users[record.name, record.mechanism] = record.credential
-            case RemoveUserScramCredentialRecord():
-                self.changed_users[record.name, record.mechanism] = None
             case ProducerIdsRecord():
                 self._replay_producer_ids(record)
             case FeatureLevelRecord():
                 self.changed_features[record.name] = record.level or None  # 0 removes it
-            case AccessControlEntryRecord():
-                self.changed_acls[record.acl_id] = record.entry
-            case RemoveAccessControlEntryRecord():
-                self._replay_remove_acl(record)
             case NoOpRecord():
                 pass
             case _:
-                self._replay_nodes(record)
+                self._replay_access(record)
 
     def _replay_transaction_mark(
         self, record: BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
@@ -237,6 +240,21 @@ class MetadataDelta:
                 self._replay_remove_topic(record)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _replay_access(self, record: _AccessRecord | _NodeRecord) -> None:
+        match record:
+            case AccessControlEntryRecord():
+                self.changed_acls[record.acl_id] = record.entry
+            case RemoveAccessControlEntryRecord():
+                self._replay_remove_acl(record)
+            case ClientQuotaRecord():
+                self._replay_quota(record)
+            case UserScramCredentialRecord():
+                self.changed_users[record.name, record.mechanism] = record.credential
+            case RemoveUserScramCredentialRecord():
+                self.changed_users[record.name, record.mechanism] = None
+            case _:
+                self._replay_nodes(record)
 
     def _replay_nodes(self, record: _NodeRecord) -> None:
         match record:
@@ -295,6 +313,11 @@ class MetadataDelta:
         else:
             values[record.name] = record.value
         self.changed_configs[resource] = values
+
+    def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        if self.changed_acls.get(record.acl_id, self.image.acls.get(record.acl_id)) is None:
+            raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
+        self.changed_acls[record.acl_id] = None
 
     def _replay_quota(self, record: ClientQuotaRecord) -> None:
         values = dict(self.changed_quotas.get(record.entity, self.image.quotas.get(record.entity, {})))
@@ -385,6 +408,9 @@ class MetadataDelta:
             topics_by_name=patched(self.image.topics_by_name, {**removed_names, **named}),
             configs=patched(
                 self.image.configs, {resource: values or None for resource, values in self.changed_configs.items()}
+            ),
+            quotas=patched(
+                self.image.quotas, {entity: values or None for entity, values in self.changed_quotas.items()}
             ),
             scram_credentials=patched(self.image.scram_credentials, self.changed_users),
             features=patched(self.image.features, self.changed_features),

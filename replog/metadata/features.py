@@ -9,7 +9,7 @@ feature              level  what it brings
 metadata.version     1      brokers, topics, partitions, configurations, producer ids
 metadata.version     2      transactions of the metadata log, reassignments, drained brokers, controller registrations
 metadata.version     3      endpoints of brokers by the names of listeners: where they serve Kafka's clients
-metadata.version     4      users and what is kept of their passwords (SCRAM)
+metadata.version     4      users, entries of access control lists, quotas of clients
 transaction.version  1      records of transactions that a later version may add to (KIP-890)
 transaction.version  2      another epoch for each transaction; a partition joins one with its first batch (KIP-890)
 ===================  =====  ==========================================================================================
@@ -28,8 +28,8 @@ METADATA_VERSION_TRANSACTIONS = 2
 METADATA_VERSION_ENDPOINTS = 3
 """From this level on registrations hold the endpoints of brokers."""
 
-METADATA_VERSION_USERS = 4
-"""From this level on there are users with credentials of SCRAM."""
+METADATA_VERSION_SECURITY = 4
+"""From this level on there are users, entries of access control lists and quotas of clients."""
 
 TRANSACTION_VERSION = "transaction.version"
 """The feature of transactions; its levels are Kafka's, and producers look at it to know how to write."""
@@ -41,7 +41,7 @@ TRANSACTION_VERSION_BUMPS = 2
 """From this level on a producer gets another epoch at the end of each transaction."""
 
 SUPPORTED_FEATURES = (
-    SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_USERS),
+    SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_SECURITY),
     SupportedFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_BUMPS),
 )
 """What this code supports; a new cluster starts with the highest levels."""

@@ -15,10 +15,12 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from replog.access.credentials import ScramCredential, ScramMechanism
+from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
 from replog.metadata.quotas import QuotaEntity, described
 from replog.metadata.records import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     DrainBrokerRecord,
@@ -76,6 +78,10 @@ def _no_configs() -> Mapping[ConfigResource, Mapping[str, str]]:
     return {}
 
 
+def _no_quotas() -> Mapping[QuotaEntity, Mapping[str, float]]:
+    return {}
+
+
 def _no_users() -> Mapping[ScramUser, ScramCredential]:
     return {}
 
@@ -95,6 +101,7 @@ class MetadataImage(Struct, frozen=True):
 
     Attributes:
         configs: The text values that were set, by resource; `config_value` applies the defaults.
+        acls: The entries of access control lists, by their ids.
         quotas: The quotas of clients by entity and key (`replog.metadata.quotas`).
         next_producer_id: The first producer id that has not been handed out as part of a block.
         drained_brokers: The brokers that an operator wants empty.
@@ -179,7 +186,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Returns the records that make `image` of an empty one, in order, lazily: the image never changes.
 
     Order, Kafka's: features first, so that a reader knows how to take what follows; then brokers, controllers and what
-    operators want of them; each topic with its partitions behind it; configurations; users; producer ids.  Within a kind by name or
+    operators want of them; each topic with its partitions behind it; configurations; access control lists; quotas; users; producer ids.  Within a kind by name or
     number, so that equal images give equal records on every node.
 
     Raises:
@@ -204,10 +211,19 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield ConfigRecord(resource_type, resource_name, name, value)
-    for (name, mechanism), kept in sorted(image.scram_credentials.items(), key=itemgetter(0)):
-        yield UserScramCredentialRecord(name, mechanism, kept.salt, kept.stored_key, kept.server_key, kept.iterations)
+    yield from _access_records(image)
     if image.next_producer_id:
         yield ProducerIdsRecord(NO_BROKER, NO_BROKER, image.next_producer_id)
+
+
+def _access_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    for acl_id, entry in sorted(image.acls.items()):
+        yield AccessControlEntryRecord(acl_id, entry)
+    for entity, limits in sorted(image.quotas.items(), key=lambda each: described(each[0])):
+        for key, limit in sorted(limits.items()):
+            yield ClientQuotaRecord(entity, key, limit)
+    for (name, mechanism), kept in sorted(image.scram_credentials.items(), key=itemgetter(0)):
+        yield UserScramCredentialRecord(name, mechanism, kept.salt, kept.stored_key, kept.server_key, kept.iterations)
 
 
 def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:

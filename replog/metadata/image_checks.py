@@ -14,7 +14,7 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
 
-_TABLES: Final = ("brokers", "controllers", "topics_by_id", "topics_by_name", "configs", "quotas", "features")
+_TABLES: Final = ("brokers", "controllers", "topics_by_id", "topics_by_name", "configs", "features", "acls", "quotas")
 _VALUES: Final = ("drained_brokers", "next_producer_id", "open_transaction")
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.access.credentials import ScramCredential, ScramMechanism
+from replog.access.entries import AclEntry
 
 NO_LEADER = -1
 
@@ -205,6 +206,34 @@ class FeatureLevelRecord(Struct, frozen=True, gc=False):
     level: int
 
 
+class AccessControlEntryRecord(Struct, frozen=True, gc=False):
+    """An entry of an access control list is there; `acl_id` names it (Kafka's record 18)."""
+
+    acl_id: UUID
+    entry: AclEntry
+
+
+class RemoveAccessControlEntryRecord(Struct, frozen=True, gc=False):
+    """An entry of an access control list is gone (Kafka's record 19)."""
+
+    acl_id: UUID
+
+
+class QuotaEntityPart(Struct, frozen=True, gc=False):
+    """One kind of what a quota is of, and its name; None: the default of all that have none of their own."""
+
+    kind: str
+    name: str | None
+
+
+class ClientQuotaRecord(Struct, frozen=True, gc=False):
+    """A quota of an entity; `value` None removes it."""
+
+    entity: tuple[QuotaEntityPart, ...]
+    key: str
+    value: float | None
+
+
 class UserScramCredentialRecord(Struct, frozen=True, gc=False):
     """What the cluster keeps of the password of a user, for one mechanism; it replaces the one before (KIP-554)."""
 
@@ -267,6 +296,9 @@ MetadataRecord: TypeAlias = (
     | ConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
     | NoOpRecord

@@ -9,6 +9,7 @@
     /configs/topic/NAME              values that were set
     /configs/broker/ID, .../defaults
     /features/NAME                   level
+    /acls/UUID                       entry of an access control list
     /users/NAME                      mechanisms, and how often the password is hashed
     /producer-ids                    next block
     /transaction                     only while one is open: how many records wait for its end
@@ -79,6 +80,7 @@ def image_tree(image: MetadataImage) -> dict[str, Node]:
         ),
         "configs": folder({kind.name.lower(): _configs(image, kind) for kind in ResourceType}),
         "features": _table(image.features, str, _feature),
+        "acls": _table(image.acls, _uuid, record_leaf),
         "users": _users(image),
         "producer-ids": {"next_producer_id": image.next_producer_id},
     }

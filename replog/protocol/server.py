@@ -22,9 +22,11 @@ from typing import ParamSpec, Protocol, TypeVar
 from msgspec import Struct, field
 
 from replog.access.authorizer import OPEN
-from replog.errors import BrokerClosedError, ErrorCode, MalformedFrameError, ReplogError
+from replog.errors import BrokerClosedError, BrokerNotAvailableError, ErrorCode, MalformedFrameError, ReplogError
+from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from replog.protocol.audit import Audit
 from replog.protocol.caller_rights import Rights
+from replog.protocol.client_quotas import NO_QUOTAS, ClientQuotas, Quotas
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, beside
 from replog.protocol.handlers.produce import has_failed, read_in_turns
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
@@ -33,7 +35,8 @@ from replog.protocol.rights.enforcing import answered
 from replog.protocol.rights.table import NOTHING
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
 from replog.protocol.written_steps import elements_count
-from replog.tcp.connection import Answer, Caller
+from replog.tcp.answers import Answer
+from replog.tcp.connection import Caller
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
@@ -72,6 +75,7 @@ class KafkaServer:
         self._node = node
         self._is_serving = is_serving
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
+        self._quotas = ClientQuotas(lambda: _quotas_of(node))
         self._repeated = RepeatedAnswers(
             lambda: AnswerSource(node.image, node.controller_id(), node.authorizer, node.authorizer.version)
         )
@@ -152,7 +156,38 @@ class KafkaServer:
         finally:
             turn.give_back()
         answer = framed(correlation_id, written, has_tags=has_tags)
-        return answer if unread is None else answer._replace(unread=unread)
+        return answer if unread is None and not mute_s else answer._replace(unread=unread, mute_s=mute_s)
+
+    async def _throttled(self, api: Served, request: object, call: Call, size: int) -> tuple[Response, float]:
+        """Returns the answer to a request, and the seconds for which the client has to wait behind it.
+
+        A fetch is given no more than its quota lets a client take at once, so that no answer silences it for longer than that.
+        """
+        if isinstance(request, FetchRequest):
+            burst = self._quotas.burst(CONSUMER_BYTE_RATE, call.caller.principal.name, call.client_id)
+            if burst is not None:
+                request.max_bytes = max(1, min(request.max_bytes, int(burst)))
+        response = await self._handle(api, request, call, size)
+        return response, self._taken(response, call, size)
+
+    def _taken(self, response: Response, call: Call, size: int) -> float:
+        """Counts what a client produced or fetched, tells it how long it has to wait, and returns that in seconds.
+
+        Args:
+            response: The answer to its request.
+            call: The context of the request.
+            size: The size of the request in bytes.
+        """
+        if isinstance(response, ProduceResponse):
+            key = PRODUCER_BYTE_RATE
+        elif isinstance(response, FetchResponse):
+            key, size = CONSUMER_BYTE_RATE, 0 if call.unread is None else call.unread.held_bytes
+        else:
+            return 0.0
+        wait_s = self._quotas.take(key, call.caller.principal.name, call.client_id, size)
+        if wait_s:
+            response.throttle_time_ms = math.ceil(wait_s * 1000)
+        return wait_s
 
     def _foreign(self, cluster_id: str) -> Failure:
         return Failure(
@@ -204,6 +239,19 @@ class KafkaServer:
         if call.version >= SOFTWARE_FROM:
             self.counts.note_software(request.client_software_name, request.client_software_version)
         return response
+
+
+def _unanswered(response: Response, mute_s: float) -> Answer | None:
+    """Returns what becomes of the connection behind a produce with acks=0."""
+    failed = isinstance(response, ProduceResponse) and has_failed(response)
+    return Answer(mute_s=mute_s, is_last=failed) if failed or mute_s else None
+
+
+def _quotas_of(node: KafkaNode) -> Quotas:
+    try:
+        return node.image.quotas
+    except BrokerNotAvailableError:  # it has not read the metadata since its start, and refuses what is asked
+        return NO_QUOTAS
 
 
 def _asked(call: Call, api: Served, body: memoryview) -> Asked:

@@ -42,6 +42,8 @@ _CONTROLLER_KINDS: _Kinds = {
     "update_features": (controller.UpdateFeatures, controller.UpdateFeaturesResponse),
     "alter_client_quotas": (controller.AlterClientQuotas, controller.AlterClientQuotasResponse),
     "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
+    "create_acls": (controller.CreateAcls, controller.CreateAclsResponse),
+    "delete_acls": (controller.DeleteAcls, controller.DeleteAclsResponse),
     "alter_user_scram_credentials": (
         controller.AlterUserScramCredentials,
         controller.AlterUserScramCredentialsResponse,

@@ -39,6 +39,7 @@ _KINDS: dict[str, type] = {
     "begin_transaction": records.BeginTransactionRecord,
     "end_transaction": records.EndTransactionRecord,
     "abort_transaction": records.AbortTransactionRecord,
+    "client_quota": records.ClientQuotaRecord,
     "user_scram_credential": records.UserScramCredentialRecord,
     "remove_user_scram_credential": records.RemoveUserScramCredentialRecord,
 }

@@ -21,7 +21,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from msgspec import Struct
 
@@ -109,43 +109,6 @@ class Caller:
         self.address = address
         self.closed = closed
         self.in_order = asyncio.Lock()
-
-
-class Successor(Protocol):
-    """The object that takes over a connection which does not go on with requests and answers."""
-
-    @property
-    def stream(self) -> asyncio.BaseProtocol:
-        """The protocol that takes the bytes from here on."""
-        ...
-
-    @property
-    def closed(self) -> asyncio.Future[None]:
-        """The future that is done when the connection has ended."""
-        ...
-
-    async def serve(self) -> None:
-        """Serves the client until the connection has ended."""
-        ...
-
-
-class Answer(NamedTuple):
-    """The answer to a request, as it is written.
-
-    Attributes:
-        buffers: The bytes of the answer, its size in front.
-        mute_s: The seconds for which no request of the client is taken up: the throttle time that it is told.
-        is_last: Whether the connection ends behind it.
-        becomes: The function that returns the successor which has the connection behind this answer, of the client's
-            address; None: it goes on.
-        unread: The share that it holds of the memory for records until it has left; None: it has none.
-    """
-
-    buffers: Sequence[bytes | bytearray | memoryview] = ()
-    mute_s: float = 0.0
-    is_last: bool = False
-    becomes: Callable[[str], Successor] | None = None
-    unread: UnreadAnswer | None = None
 
 
 class RequestServer(Struct, frozen=True):
@@ -718,7 +681,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._login is not None and self._caller is None and not self._is_ending:
             waited_s = now_s - self._began_s
             return f"it has not logged in within {waited_s:.0f} s" if waited_s > limits.first_request_s else ""
-        if not self._is_reading or self._is_ending:
+        if not self._is_reading or self._is_ending or self._unmute is not None:
             return ""
         still_s = now_s - self._heard_s
         if not self._has_asked:

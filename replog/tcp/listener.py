@@ -104,6 +104,7 @@ class Listener:
         port: Port,
         name: str = CLIENT_LISTENER,
         certificates: Certificates | None = None,
+        make_login: MakeLogin | None = None,
         *,
         accepts_plain: bool = False,
     ) -> None:
@@ -113,6 +114,7 @@ class Listener:
             port: The port; it is the listener's from here on.
             name: The name that the configuration gives the listener there.
             certificates: What it proves, and whom it believes; None: it speaks plain text, and believes nobody.
+            make_login: The function that makes the login of each connection; None: nobody logs in.
             accepts_plain: Whether it speaks plain text, too, with those that begin so.
 
         Raises:
@@ -120,7 +122,7 @@ class Listener:
         """
         self._ports.append(port)
         try:
-            await port.listen(partial(self._accept, name, certificates, accepts_plain=accepts_plain))
+            await port.listen(partial(self._accept, name, certificates, make_login, accepts_plain=accepts_plain))
         except OSError as error:
             port.close()
             raise cannot_listen(self._key, port.host, port.port, error) from None
@@ -177,7 +179,12 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(
-        self, name: str, certificates: Certificates | None = None, *, accepts_plain: bool = False
+        self,
+        name: str,
+        certificates: Certificates | None = None,
+        make_login: MakeLogin | None = None,
+        *,
+        accepts_plain: bool = False,
     ) -> asyncio.BufferedProtocol:
         limits = self._limits.connection
         rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)

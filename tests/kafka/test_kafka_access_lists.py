@@ -15,7 +15,7 @@ from waiting import until
 
 from replog.access.sentences import parse_entries, sentence
 from replog.client import AclEntry, AclFilter, Admin, PatternType, SyncAdmin
-from replog.errors import ClusterAuthorizationFailedError, InvalidRequestError, SecurityDisabledError
+from replog.errors import ClusterAuthorizationError, InvalidRequestError, SecurityDisabledError
 from tests.cluster.cli_runs import Done, replog_here
 
 pytestmark = pytest.mark.cluster
@@ -130,9 +130,9 @@ def test_strangers_change_nothing_and_entries_need_an_authorizer(
         admin.create_acls([entry])
     with served_cluster(tmp_path / "cluster", authorizer_class_name=STANDARD, super_users="User:admin") as cluster:
         with SyncAdmin(cluster.bootstrap_servers) as admin:
-            with pytest.raises(ClusterAuthorizationFailedError, match="User:ANONYMOUS may not ALTER the cluster"):
+            with pytest.raises(ClusterAuthorizationError, match="User:ANONYMOUS may not ALTER the cluster"):
                 admin.create_acls([entry])
-            with pytest.raises(ClusterAuthorizationFailedError, match="DESCRIBE"):
+            with pytest.raises(ClusterAuthorizationError, match="DESCRIBE"):
                 admin.describe_acls()
         refused = Tools(kafka, cluster.bootstrap_servers).errors("kafka-acls", "--list")
         assert "ClusterAuthorizationException" in refused

@@ -144,6 +144,7 @@ class Readings(Struct, frozen=True):
         elections: The elections of partition leaders since this node began, as its controller has replayed them; none
             on a node that is a broker only.
         kafka: The doings of Kafka's clients; None: they are not served.
+        access: Who may do what; None: everybody may do everything.
         refused_nodes: The connections of other nodes that were not believed to be nodes.
     """
 
@@ -165,6 +166,7 @@ class Readings(Struct, frozen=True):
     coordinators: CoordinatorReading
     elections: Mapping[ElectionType, int]
     kafka: KafkaReading | None = None
+    access: AccessReading | None = None
     refused_nodes: int = 0
 
 
@@ -217,6 +219,7 @@ class ReadParts(Struct, frozen=True):
             coordinators=await read_coordinators(self.shards, stepper.config.metrics_group_offsets_max),
             elections={} if self.controller is None else self.controller.status().elections,
             kafka=None if self.read_kafka is None else self.read_kafka(),
+            access=read_access(self.authorizer),
             refused_nodes=self.refused_nodes(),
         )
 

@@ -18,10 +18,13 @@ from replog.access.exchanges import (
     ScramExchange,
     ServerExchange,
 )
+from replog.access.principal import ANONYMOUS
 from replog.config.server import ServerConfig
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.login import KafkaLogin, LoginRules
 from replog.protocol.server import KafkaServer
+from replog.tcp.answers import Answer
+from replog.tcp.connection import Caller
 from replog.tcp.login import MakeLogin
 
 if TYPE_CHECKING:
@@ -69,12 +72,15 @@ class Logins:
             await self._tokens[listener].start()
         rules = LoginRules(
             {mechanism: self._exchanges(mechanism, listener) for mechanism in keys.sasl_enabled_mechanisms},
-            self._server.serve,
+            self._answer_versions,
             keys.connections_max_reauth_ms,
             self._config.sasl_server_max_receive_size,
             self._config.connection_failed_authentication_delay_ms / 1000,
         )
         return partial(KafkaLogin, rules)
+
+    async def _answer_versions(self, frame: memoryview) -> Answer | None:
+        return await self._server.serve(frame, Caller(ANONYMOUS))
 
     def stop(self) -> None:
         """Ends the threads; what waits for one is given up."""

@@ -118,6 +118,7 @@ _FORWARDED: Mapping[type[ControllerRequest], type[ControllerResponse]] = {
     AlterClientQuotas: AlterClientQuotasResponse,
     AlterConfigs: AlterConfigsResponse,
     AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
+    CreateAcls: CreateAclsResponse,
     AlterUserScramCredentials: AlterUserScramCredentialsResponse,
     CreatePartitions: CreatePartitionsResponse,
     CreateTopics: CreateTopicsResponse,

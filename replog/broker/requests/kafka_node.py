@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from replog.access.authorizer import OPEN, Authorizer
+from replog.access.authorizer import Authorizer
+from replog.access.principal import ANONYMOUS, Principal
 from replog.broker.coordinator.commit_permits import CommitPermits
 from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
@@ -60,7 +61,6 @@ class LocalKafkaNode:
         rng: The source of the ids of fetch sessions.
 
     Attributes:
-        authorizer: The authorizer that decides what clients may do.
         fetch_sessions: The fetch sessions of the node's consumers.
     """
 
@@ -71,7 +71,6 @@ class LocalKafkaNode:
         own_endpoints: Iterable[BrokerEndpoint],
         rng: random.Random,
     ) -> None:
-        self.authorizer: Authorizer = OPEN
         self._parts = parts
         self._handlers = handlers
         self._own_endpoints = {each.name: each for each in own_endpoints}

@@ -35,7 +35,7 @@ class AclOperations:
             timeout_ms: The limit of the whole call, in milliseconds.
 
         Raises:
-            ClusterAuthorizationFailedError: The caller may not DESCRIBE the cluster.
+            ClusterAuthorizationError: The caller may not DESCRIBE the cluster.
             SecurityDisabledError: The broker has no authorizer.
         """
         from replog.client.protocol.questions.acls import DescribeAcls  # loaded with the first question of its kind
@@ -54,7 +54,7 @@ class AclOperations:
 
         Raises:
             InvalidRequestError: An entry cannot be one; nothing was asked for.
-            ClusterAuthorizationFailedError: The caller may not ALTER the cluster.
+            ClusterAuthorizationError: The caller may not ALTER the cluster.
             SecurityDisabledError: The broker has no authorizer.
             PolicyViolationError: There are too many entries; those before are there.
         """
@@ -84,7 +84,7 @@ class AclOperations:
             timeout_ms: The limit of the whole call, in milliseconds.
 
         Raises:
-            ClusterAuthorizationFailedError: The caller may not ALTER the cluster.
+            ClusterAuthorizationError: The caller may not ALTER the cluster.
             SecurityDisabledError: The broker has no authorizer.
             PolicyViolationError: The filters are too many for one request.
         """

@@ -64,8 +64,8 @@ if TYPE_CHECKING:  # loaded where it is asked for
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin(Operations, GroupOperations, TransactionOperations, UserOperations):
-    """Manages topics, consumer groups and transactions, and looks at the cluster.
+class Admin(Operations, GroupOperations, TransactionOperations, AclOperations, QuotaOperations, UserOperations):
+    """Manages topics, consumer groups, transactions, users, access control lists and quotas, and looks at the cluster.
 
     Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
     raises RequestTimedOutError with the last cause in its text.

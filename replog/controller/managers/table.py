@@ -79,6 +79,8 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     AlterPartitionReassignments: lambda request: len(request.items),
     AlterUserScramCredentials: lambda request: len(request.credentials),
     UpdateFeatures: lambda request: len(request.updates),
+    CreateAcls: lambda request: len(request.entries),
+    DeleteAcls: lambda request: len(request.filters),
     AlterClientQuotas: lambda request: sum(max(1, len(entity.quotas)) for entity in request.entities),
 }
 """How much a client's request names."""

@@ -12,7 +12,7 @@ from replog.controller.requests import AclResult, CreateAcls, CreateAclsResponse
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import ErrorCode, InvariantViolationError, PolicyViolationError
-from replog.metadata.features import METADATA_VERSION_ACLS
+from replog.metadata.features import METADATA_VERSION_SECURITY
 from replog.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
@@ -35,7 +35,7 @@ class AclControl:
         Raises:
             UnsupportedVersionError: The cluster is not at the feature level that knows access control lists.
         """
-        self._features.require_metadata_version(METADATA_VERSION_ACLS, "access control lists")
+        self._features.require_metadata_version(METADATA_VERSION_SECURITY, "access control lists")
         made: dict[AclEntry, AccessControlEntryRecord] = {}
         results: list[AclResult] = []
         for entry in request.entries:

@@ -87,6 +87,7 @@ class ControllerState:
         self.controllers = ControllerRegistry(registry)
         self.configs = ConfigurationControl(registry, config.static_configs)
         self.features = FeatureControl(registry, self.brokers, self.controllers)
+        self.acls = AclControl(registry, config, self.features)
         self.users = UserControl(registry, self.features)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
         self.quotas = QuotaControl(registry, self.features)
@@ -96,6 +97,7 @@ class ControllerState:
             self.controllers.record_handlers(),
             self.configs.record_handlers(),
             self.features.record_handlers(),
+            self.acls.record_handlers(),
             self.users.record_handlers(),
             self.producer_ids.record_handlers(),
             self.quotas.record_handlers(),
@@ -149,6 +151,7 @@ class ControllerState:
         """
         replication = self.replication
         configs = {key: sorted(values.items()) for key, values in self.configs.values.items(epoch=end_offset)}
+        quotas = {key: sorted(values.items()) for key, values in self.quotas.quotas.items(epoch=end_offset)}
         users = {
             user: astuple(kept) for user, kept in self.users.credentials.items(epoch=end_offset)
         }  # whole, not as shown
@@ -161,6 +164,8 @@ class ControllerState:
             self.controllers.registrations.items(epoch=end_offset),
             self.features.levels.items(epoch=end_offset),
             configs.items(),
+            self.acls.entries.items(epoch=end_offset),
+            quotas.items(),
             users.items(),
             ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
         )

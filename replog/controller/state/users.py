@@ -31,7 +31,7 @@ from replog.errors import (
     ResourceNotFoundError,
     UnacceptableCredentialError,
 )
-from replog.metadata.features import METADATA_VERSION_USERS
+from replog.metadata.features import METADATA_VERSION_SECURITY
 from replog.metadata.image import ScramUser
 from replog.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from replog_timeline import SnapshotRegistry, TimelineHashMap
@@ -62,7 +62,7 @@ class UserControl:
             PolicyViolationError: It names more than `CREDENTIALS_PER_REQUEST_MAX`.
             UnsupportedVersionError: The cluster is at a level that knows no users.
         """
-        self._features.require_metadata_version(METADATA_VERSION_USERS, "users")
+        self._features.require_metadata_version(METADATA_VERSION_SECURITY, "users")
         if len(request.credentials) > CREDENTIALS_PER_REQUEST_MAX:
             raise PolicyViolationError(
                 f"one request names {CREDENTIALS_PER_REQUEST_MAX:,} credentials at most; ask in several"

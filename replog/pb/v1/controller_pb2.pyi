@@ -555,7 +555,7 @@ class ReportReplicasResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ControllerRequest(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "alter_user_scram_credentials")
+    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "principal", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -575,6 +575,9 @@ class ControllerRequest(_message.Message):
     DRAIN_BROKER_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_ACLS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     ALTER_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
@@ -595,8 +598,51 @@ class ControllerRequest(_message.Message):
     drain_broker: DrainBroker
     update_features: UpdateFeatures
     register_controller: RegisterController
+    create_acls: CreateAcls
+    delete_acls: DeleteAcls
+    alter_client_quotas: AlterClientQuotas
     alter_user_scram_credentials: AlterUserScramCredentials
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., principal: _Optional[str] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ...) -> None: ...
+
+class AlteredQuota(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: float
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class AlteredQuotaEntity(_message.Message):
+    __slots__ = ("entity", "quotas")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.QuotaEntityPart]
+    quotas: _containers.RepeatedCompositeFieldContainer[AlteredQuota]
+    def __init__(self, entity: _Optional[_Iterable[_Union[_metadata_pb2.QuotaEntityPart, _Mapping]]] = ..., quotas: _Optional[_Iterable[_Union[AlteredQuota, _Mapping]]] = ...) -> None: ...
+
+class AlterClientQuotas(_message.Message):
+    __slots__ = ("entities", "validate_only")
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    entities: _containers.RepeatedCompositeFieldContainer[AlteredQuotaEntity]
+    validate_only: bool
+    def __init__(self, entities: _Optional[_Iterable[_Union[AlteredQuotaEntity, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class QuotaEntityResult(_message.Message):
+    __slots__ = ("entity", "error", "message")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.QuotaEntityPart]
+    error: int
+    message: str
+    def __init__(self, entity: _Optional[_Iterable[_Union[_metadata_pb2.QuotaEntityPart, _Mapping]]] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AlterClientQuotasResponse(_message.Message):
+    __slots__ = ("entities",)
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    entities: _containers.RepeatedCompositeFieldContainer[QuotaEntityResult]
+    def __init__(self, entities: _Optional[_Iterable[_Union[QuotaEntityResult, _Mapping]]] = ...) -> None: ...
 
 class ErrorDetail(_message.Message):
     __slots__ = ("code", "message", "leader_id", "leader_epoch")
@@ -611,7 +657,7 @@ class ErrorDetail(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ControllerResponse(_message.Message):
-    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "alter_user_scram_credentials")
+    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -628,6 +674,9 @@ class ControllerResponse(_message.Message):
     DRAIN_BROKER_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_ACLS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     ALTER_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
     error: ErrorDetail
     register_broker: RegisterBrokerResponse
@@ -645,8 +694,11 @@ class ControllerResponse(_message.Message):
     drain_broker: DrainBrokerResponse
     update_features: UpdateFeaturesResponse
     register_controller: RegisterControllerResponse
+    create_acls: CreateAclsResponse
+    delete_acls: DeleteAclsResponse
+    alter_client_quotas: AlterClientQuotasResponse
     alter_user_scram_credentials: AlterUserScramCredentialsResponse
-    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ...) -> None: ...
 
 class ControllerItem(_message.Message):
     __slots__ = ("correlation_id", "body")

@@ -214,6 +214,24 @@ class FeatureLevelRecord(_message.Message):
     level: int
     def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
 
+class QuotaEntityPart(_message.Message):
+    __slots__ = ("kind", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ClientQuotaRecord(_message.Message):
+    __slots__ = ("entity", "key", "value")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntityPart]
+    key: str
+    value: float
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntityPart, _Mapping]]] = ..., key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
 class UserScramCredentialRecord(_message.Message):
     __slots__ = ("name", "mechanism", "salt", "stored_key", "server_key", "iterations")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -291,7 +309,7 @@ class RemoveAccessControlEntryRecord(_message.Message):
     def __init__(self, acl_id: _Optional[bytes] = ...) -> None: ...
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("register_broker", "unregister_broker", "broker_registration_change", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "feature_level", "no_op", "drain_broker", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "user_scram_credential", "remove_user_scram_credential")
+    __slots__ = ("register_broker", "unregister_broker", "broker_registration_change", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "feature_level", "no_op", "drain_broker", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "access_control_entry", "remove_access_control_entry", "client_quota", "user_scram_credential", "remove_user_scram_credential")
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     BROKER_REGISTRATION_CHANGE_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +326,9 @@ class MetadataRecord(_message.Message):
     BEGIN_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     END_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     ABORT_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_QUOTA_FIELD_NUMBER: _ClassVar[int]
     USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     register_broker: RegisterBrokerRecord
@@ -326,6 +347,9 @@ class MetadataRecord(_message.Message):
     begin_transaction: BeginTransactionRecord
     end_transaction: EndTransactionRecord
     abort_transaction: AbortTransactionRecord
+    access_control_entry: AccessControlEntryRecord
+    remove_access_control_entry: RemoveAccessControlEntryRecord
+    client_quota: ClientQuotaRecord
     user_scram_credential: UserScramCredentialRecord
     remove_user_scram_credential: RemoveUserScramCredentialRecord
-    def __init__(self, register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChangeRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransactionRecord, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransactionRecord, _Mapping]] = ..., abort_transaction: _Optional[_Union[AbortTransactionRecord, _Mapping]] = ..., user_scram_credential: _Optional[_Union[UserScramCredentialRecord, _Mapping]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredentialRecord, _Mapping]] = ...) -> None: ...
+    def __init__(self, register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChangeRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransactionRecord, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransactionRecord, _Mapping]] = ..., abort_transaction: _Optional[_Union[AbortTransactionRecord, _Mapping]] = ..., access_control_entry: _Optional[_Union[AccessControlEntryRecord, _Mapping]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntryRecord, _Mapping]] = ..., client_quota: _Optional[_Union[ClientQuotaRecord, _Mapping]] = ..., user_scram_credential: _Optional[_Union[UserScramCredentialRecord, _Mapping]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredentialRecord, _Mapping]] = ...) -> None: ...

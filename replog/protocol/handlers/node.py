@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
+from replog.access.principal import ANONYMOUS, Principal
 from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
@@ -74,7 +75,7 @@ class KafkaNode(Protocol):
 
     @property
     def authorizer(self) -> Authorizer:
-        """The authorizer that decides what clients may do; `OPEN` where none is configured."""
+        """What decides who may do what; `OPEN` where everybody may do everything."""
         ...
 
     @property

@@ -130,6 +130,7 @@ def _offset_delete_topic(topic: Any, failure: Failure) -> Any:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 _ALTERS_CLUSTER: Final = Right((Need(_ALTER),), administers=True)
+_LOGIN: Final = Right(note="everybody: by it a client shows who it is")
 _DESCRIBES_CLUSTER: Final = Right((Need(_DESCRIBE),))
 _MEMBER: Final = Right((Need(_READ, _GROUP, _group),))
 _CONFIGS: Final = (_TOPIC, _GROUP, _CLUSTER)
@@ -256,6 +257,15 @@ _KAFKAS: Final[Mapping[str, Right]] = {
     ),
     "add_offsets_to_txn": Right((Need(_WRITE, _TRANSACTIONAL_ID, _transactional_id), Need(_READ, _GROUP, _group))),
     "end_txn": Right((Need(_WRITE, _TRANSACTIONAL_ID, _transactional_id),)),
+    "sasl_handshake": _LOGIN,
+    "sasl_authenticate": _LOGIN,
+    "describe_user_scram_credentials": _DESCRIBES_CLUSTER,
+    "alter_user_scram_credentials": _ALTERS_CLUSTER,
+    "describe_acls": _DESCRIBES_CLUSTER,
+    "create_acls": _ALTERS_CLUSTER,
+    "delete_acls": _ALTERS_CLUSTER,
+    "describe_client_quotas": Right((Need(_DESCRIBE_CONFIGS),)),
+    "alter_client_quotas": Right((Need(_ALTER_CONFIGS),), administers=True),
     "describe_transactions": Right(
         (
             Each(_DESCRIBE, "transactional_ids", "transaction_states", _one_transactional_id, (_TRANSACTIONAL_ID,)),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafka_node_kit import Served
+from msgspec.structs import force_setattr
+
 from replog.access.authorizer import OPEN, Authorizer
 from replog.access.entries import AclOperation, ResourceKind
 from replog.access.principal import ANONYMOUS, Principal
@@ -64,3 +67,8 @@ def a_call(
     caller = caller or Caller(ANONYMOUS, "127.0.0.1" if authorizer is not OPEN else "")
     rights = Rights(authorizer, caller.principal, caller.address, "Any", Audit())
     return Call(version, client_id, caller, rights)
+
+
+def govern(it: Served, authorizer: Authorizer) -> None:
+    """Lets an authorizer decide what clients of a node may do."""
+    force_setattr(it.node.parts.requests.kafka_node._parts, "authorizer", authorizer)

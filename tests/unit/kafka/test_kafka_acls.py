@@ -10,7 +10,7 @@ from kafka_node_kit import Served, serving
 from replog.access.entries import AclOperation, ResourceKind
 from replog.access.principal import ANONYMOUS, Principal
 from replog.errors import ErrorCode
-from replog.protocol.handlers import acls
+from replog.protocol.handlers.access import acls
 from replog.protocol.handlers.node import Failure
 from replog.testing import SimulatedFileSystem
 from replog.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse

@@ -160,7 +160,7 @@ async def test_large_requests_are_read_and_written_beside_the_loop(monkeypatch: 
     asked = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=name) for name in names])
     told = await ask(asked, 12, MetadataResponse)
     assert {topic.error_code for topic in told.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    noting("_written")
+    noting("written_buffers")
     await ask(list_offsets(5_000), 7, ListOffsetsResponse)
     assert threads
     assert threading.get_ident() not in threads

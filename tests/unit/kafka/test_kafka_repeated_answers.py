@@ -68,13 +68,13 @@ class Asker:
         self.node = Node()
         self.written = 0
         self._server = KafkaServer(self.node)  # type: ignore[arg-type]
-        write = server._written
+        write = server.written_buffers
 
         def counting(response: object, version: int) -> repeated_answers.Buffers:
             self.written += 1
             return write(response, version)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(server, "_written", counting)
+        monkeypatch.setattr(server, "written_buffers", counting)
 
     async def ask(self, request: MetadataRequest, correlation_id: int = 1) -> MetadataResponse:
         writer = Writer()

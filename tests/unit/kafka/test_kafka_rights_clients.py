@@ -8,7 +8,7 @@ import logging
 
 import pytest
 from kafka_node_kit import serving
-from rights_kit import AllowedOnly, Grant, on
+from rights_kit import AllowedOnly, Grant, govern, on
 
 from replog import Admin, Consumer, Producer
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
@@ -46,7 +46,7 @@ async def test_producer_and_consumer_do_what_they_may_and_hear_what_they_may_not
     async with serving(offsets_topic_num_partitions=1) as it:
         await it.create("mine")
         await it.create("secret")
-        it.kafka.authorizer = AllowedOnly(*MINE, *SEEN)  # type: ignore[misc]
+        govern(it, AllowedOnly(*MINE, *SEEN))
         servers = str(it.node.address)
         async with asyncio.timeout(60), Producer(servers) as producer:
             sent = await producer.send_and_wait("mine", b"v")
@@ -65,7 +65,7 @@ async def test_producer_and_consumer_do_what_they_may_and_hear_what_they_may_not
 async def test_a_consumer_of_a_group_hears_that_it_may_not_be_a_member() -> None:
     async with serving(offsets_topic_num_partitions=1) as it:
         await it.create("mine")
-        it.kafka.authorizer = AllowedOnly(*MINE)  # type: ignore[misc]
+        govern(it, AllowedOnly(*MINE))
         async with asyncio.timeout(60):
             with pytest.raises(GroupAuthorizationError, match='GROUP "g"'):
                 await _read_as_member(str(it.node.address))
@@ -81,7 +81,7 @@ async def _read_as_member(servers: str) -> None:
 async def test_a_transaction_needs_its_transactional_id() -> None:
     async with serving(transaction_state_log_num_partitions=1) as it:
         await it.create("mine")
-        it.kafka.authorizer = AllowedOnly(*MINE)  # type: ignore[misc]
+        govern(it, AllowedOnly(*MINE))
         async with asyncio.timeout(60):
             with pytest.raises(TransactionalIdAuthorizationError, match='"pay"'):
                 async with Producer(str(it.node.address), transactional_id="pay") as producer, producer.transaction():
@@ -93,7 +93,7 @@ async def test_an_operator_sees_what_is_allowed_and_is_told_the_rest() -> None:
         await it.create("mine")
         await it.create("secret")
         authorizer = AllowedOnly(*MINE)
-        it.kafka.authorizer = authorizer  # type: ignore[misc]
+        govern(it, authorizer)
         async with asyncio.timeout(60), Admin(str(it.node.address)) as admin:
             assert [topic.name for topic in (await admin.describe_cluster()).topics] == ["mine"]
             with pytest.raises(UnknownTopicOrPartitionError, match="may not DESCRIBE"):
@@ -109,7 +109,7 @@ async def test_what_is_denied_and_what_is_administered_is_told(caplog: pytest.Lo
     caplog.set_level(logging.INFO, "replog.audit")
     async with serving() as it:
         await it.create("mine")
-        it.kafka.authorizer = AllowedOnly(*MINE, (AclOperation.DELETE, TOPIC, "mine"))  # type: ignore[misc]
+        govern(it, AllowedOnly(*MINE, (AclOperation.DELETE, TOPIC, "mine")))
         async with asyncio.timeout(60), Admin(str(it.node.address)) as admin:
             with pytest.raises(TopicAuthorizationError):
                 await admin.create_topic("new")

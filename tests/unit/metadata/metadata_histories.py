@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from replog.access.credentials import ScramMechanism
+from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
     CLIENT_LISTENER,
@@ -48,7 +49,7 @@ maybe_replicas = st.none() | st.just(()) | replicas
 endpoints = st.sampled_from([(), (BrokerEndpoint(CLIENT_LISTENER, "host", 9001),)])
 KINDS = (
     "register", "unregister", "fence", "drain", "controller", "topic", "topic", "remove", "partition", "partition",
-    "partition", "change", "change", "change", "config", "config", "user", "user", "producer_ids", "feature", "no_op",
+    "partition", "change", "change", "change", "config", "config", "user", "user", "producer_ids", "feature", "no_op", "acl", "acl",
 )  # fmt: skip
 
 

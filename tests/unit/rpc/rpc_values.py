@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from replog import rpc
+from replog.access import entries as access_entries
 from replog.access.credentials import ScramCredential
 from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
@@ -38,6 +39,7 @@ _OTHER_NAMES = {
     Hello: quorum_pb2.Hello,
     DivergingEpoch: quorum_pb2.EpochEnd,
     controller.NamedPartition: controller_pb2.TopicPartition,
+    access_entries.AclFilter: controller_pb2.AclFilter,
     ScramCredential: controller_pb2.ScramCredential,
 }
 _RPC_MESSAGES = [

@@ -18,6 +18,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "topics": ("CreateTopics", "CreatePartitions", "DeleteTopics"),
     "configs": ("DescribeConfigsRequest", "AlterConfigs"),
+    "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
     "quotas": ("DescribeQuotas", "AlterClientQuotas"),
     "replicas": ("ElectLeaders", "AlterPartitionReassignments", "MoveReplicaRequest", "DescribeLogDirsRequest"),
     "cluster": (

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from replog.access.authorizer import OPEN
 from replog.access.entries import (
-    CLUSTER_NAME,
     AclEntry,
     AclFilter,
     AclOperation,
@@ -15,7 +14,7 @@ from replog.access.entries import (
     ResourceKind,
 )
 from replog.controller.requests import AclResult, CreateAcls, DeleteAcls
-from replog.errors import ClusterAuthorizationFailedError, InvalidRequestError, SecurityDisabledError
+from replog.errors import InvalidRequestError, SecurityDisabledError
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
 from replog.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from replog.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -28,9 +27,9 @@ FilterResult = DeleteAclsResponse.DeleteAclsFilterResult
 MatchingAcl = DeleteAclsResponse.DeleteAclsMatchingAcl
 
 
-async def describe_acls(node: KafkaNode, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+async def describe_acls(node: KafkaNode, request: DescribeAclsRequest, _call: Call) -> DescribeAclsResponse:
     """Returns the entries that a filter fits, as this node knows them, by resource and pattern."""
-    _require(node, call, AclOperation.DESCRIBE)
+    _require_authorizer(node)
     meant = _filter(request)
     acls = node.image.acls
     return DescribeAclsResponse(error_message=None, resources=await beside(len(acls), _described, acls.values(), meant))
@@ -51,7 +50,7 @@ def _described(entries: Iterable[AclEntry], meant: AclFilter) -> list[DescribedR
 
 async def create_acls(node: KafkaNode, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
     """Adds entries; one that cannot be one stops no other."""
-    _require(node, call, AclOperation.ALTER)
+    _require_authorizer(node)
     require_few(len(request.creations), "entries")
     entries = await beside(len(request.creations), _entries, request)
     created = await node.change(CreateAcls(entries), node.request_timeout_ms, call.caller.principal)
@@ -83,7 +82,7 @@ def _entries(request: CreateAclsRequest) -> tuple[AclEntry, ...]:
 
 async def delete_acls(node: KafkaNode, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
     """Removes all entries that a filter fits, and tells which."""
-    _require(node, call, AclOperation.ALTER)
+    _require_authorizer(node)
     require_few(len(request.filters), "filters")
     filters = await beside(len(request.filters), lambda: tuple(map(_filter, request.filters)))
     deleted = await node.change(DeleteAcls(filters), node.request_timeout_ms, call.caller.principal)
@@ -132,20 +131,13 @@ def _unknown(error: ValueError) -> InvalidRequestError:
     return InvalidRequestError(f"{error}: this broker does not know the code; a newer one may")
 
 
-def _require(node: KafkaNode, call: Call, operation: AclOperation) -> None:
-    """Refuses whoever may not do this to the lists of the cluster.
+def _require_authorizer(node: KafkaNode) -> None:
+    """Refuses what would be an entry for nothing.
 
     Raises:
-        ClusterAuthorizationFailedError: The caller may not.
         SecurityDisabledError: There is no authorizer, so that entries would protect nothing.
     """
-    caller, authorizer = call.caller, node.authorizer
-    if not authorizer.allows(caller.principal, caller.address, operation, ResourceKind.CLUSTER, CLUSTER_NAME):
-        raise ClusterAuthorizationFailedError(
-            f"{caller.principal} may not {operation.name} the cluster, to which its access control lists belong: have an "
-            f"administrator allow it ({operation.name} on CLUSTER {CLUSTER_NAME})"
-        )
-    if authorizer is OPEN:
+    if node.authorizer is OPEN:
         raise SecurityDisabledError(
             "no authorizer is configured, so everybody may do everything and entries would protect nothing: set "
             "authorizer.class.name on every node first"

@@ -1,0 +1,1 @@
+"""Logins of clients, users, access control lists, quotas."""
