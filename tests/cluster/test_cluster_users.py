@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from replog.client import Security, SyncAdmin
-from replog.errors import SaslAuthenticationError
+from replog.client import Security, SyncAdmin, SyncConsumer, SyncProducer
+from replog.errors import (
+    GroupAuthorizationError,
+    SaslAuthenticationError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
 from tests.cluster.cli_runs import PATIENCE_S, Done, command, replog, replog_here
+from tests.kafka.waiting import until
 
 FIRST = "SCRAM-SHA-512=[name=alice,password=canary-first]"
 
@@ -89,3 +95,59 @@ def test_a_password_that_is_none_is_refused_before_anybody_is_asked(tmp_path: Pa
     done = replog_here("users", "add", "bob", "--password-file", file)
     assert done.status == 2
     assert "characters, not 1 to 1,024" in done.err
+
+
+def test_a_user_may_do_what_entries_say_and_no_more_when_they_are_gone(tmp_path: Path) -> None:
+    config, data = tmp_path / "server.toml", tmp_path / "data"
+    config.write_text(
+        f'"node.id" = 1\n"log.dirs" = ["{data}"]\n"listeners" = ["SASL_PLAINTEXT://127.0.0.1:0"]\n"super.users" = "User:alice"\n'
+        '"authorizer.class.name" = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"\n'
+    )
+    assert replog("storage", "format", "--config", config, "--add-scram", "-", stdin=f"{FIRST}\n").status == 0
+    bob = Security.scram("bob", "canary of bob")
+    rights = ("bob may write,read topic flights", "bob may read group readers")
+
+    def sent(value: bytes) -> bool:
+        with SyncProducer(address, security=bob) as producer:
+            try:
+                producer.send("flights", value).result()
+            except (
+                TopicAuthorizationError,
+                UnknownTopicOrPartitionError,
+            ):  # a topic that he may not describe is hidden
+                return False
+        return True
+
+    def received(consumer: SyncConsumer) -> bytes | None:
+        while not (found := consumer.poll(1)):
+            pass
+        return found[0].value
+
+    def received_all(consumer: SyncConsumer) -> None:
+        while True:
+            received(consumer)
+
+    with running(config) as (address, _):
+        added = by_command(tmp_path, address, "users", "add", "bob", "--password-file", "-", stdin="canary of bob\n")
+        assert added.status == 0, added
+        with pytest.raises(TopicAuthorizationError, match="User:bob"), SyncAdmin(address, security=bob) as admin:
+            admin.create_topic("bobs", 1, 1)
+        with SyncAdmin(address, security=Security.scram("alice", "canary-first")) as admin:
+            admin.create_topic("flights", 1, 1)
+            assert topics(address, "bob", "canary of bob") == []
+            assert not sent(b"0")
+            assert by_command(tmp_path, address, "acls", "add", *rights).status == 0
+            until(lambda: sent(b"1"))
+            with SyncConsumer(address, group_id="readers", auto_offset_reset="earliest", security=bob) as consumer:
+                consumer.subscribe(["flights"])
+                assert received(consumer) == b"1"
+                assert by_command(tmp_path, address, "acls", "remove", "--principal", "User:bob").status == 0
+                until(lambda: not sent(b"2"))
+                with pytest.raises((TopicAuthorizationError, UnknownTopicOrPartitionError), match=r"DESCRIBE|READ"):
+                    received_all(consumer)
+            assert by_command(tmp_path, address, "acls", "add", "bob may describe topic flights").status == 0
+            until(lambda: "flights" in topics(address, "bob", "canary of bob"))
+            with SyncConsumer(address, group_id="others", security=bob) as consumer:
+                consumer.subscribe(["flights"])
+                with pytest.raises(GroupAuthorizationError, match="others"):
+                    received(consumer)

@@ -168,7 +168,7 @@ class Sides:
 
 PLACES = (
     *("name", "topic_id", "partition_index", "index", "node_id", "api_key"),
-    *("entity", "entity_type", "key"),
+    *("entity", "entity_type", "key", "topic", "resource_name", "group_id"),
 )
 
 

@@ -48,6 +48,11 @@ class ClusterImage(Struct, frozen=True, dict=True):
         return are_kafkas(self.broker_infos)
 
     @property
+    def or_hidden(self) -> str:
+        """What else the absence of a topic may mean, for the end of a sentence about it; "": nothing."""
+        return ", or this client may not DESCRIBE it" if self.is_counted else ""
+
+    @property
     def shared_offset(self) -> int:
         """The offset, for comparison with that of other clients; -1 where brokers tell none, or nothing is known."""
         return -1 if self.is_counted else self.metadata_offset

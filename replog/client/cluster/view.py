@@ -288,9 +288,8 @@ class ClusterView:
             )
         if topic is not None:
             return topic
-        hidden = ", or this client may not DESCRIBE it" if self.image.is_counted else ""
         raise UnknownTopicOrPartitionError(
-            f'topic "{name}" does not exist in cluster {self.cluster_id}{hidden}. '
+            f'topic "{name}" does not exist in cluster {self.cluster_id}{self.image.or_hidden}. '
             "`replog topics list` shows the topics, `replog topics create` makes one."
         )
 

@@ -179,7 +179,7 @@ class PartitionReader:
             elif state.error is None:
                 self._fetchers.leave(state)
                 if self._tells_deletions:
-                    state.error = _deleted_error(state.partition.topic)
+                    state.error = _deleted_error(state.partition.topic, self._view.image.or_hidden)
                     self._handle_trouble()
         self._fetchers.stop_idle()
 
@@ -381,7 +381,7 @@ def _everything(_: str) -> bool:
     return True
 
 
-def _deleted_error(topic: str) -> UnknownTopicOrPartitionError:
+def _deleted_error(topic: str, or_hidden: str) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
-        f"topic {topic} was deleted; assign or subscribe to others. One that is made anew is another topic: assign it anew, too"
+        f"topic {topic} was deleted{or_hidden}; assign or subscribe to others. One that is made anew is another topic: assign it anew, too"
     )

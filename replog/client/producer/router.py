@@ -350,7 +350,10 @@ class Router:
 
     def _drop(self, queues: TopicQueues) -> None:
         del self.topics[queues.name], self.open_batches[queues.name]
-        error = UnknownTopicOrPartitionError(f"topic {queues.name} was deleted while records were on their way")
+        or_hidden = self._view.image.or_hidden
+        error = UnknownTopicOrPartitionError(
+            f"topic {queues.name} was deleted{or_hidden} while records were on their way"
+        )
         for queue in queues.queues:
             if (leader := queue.leader) is not None and (sender := self._senders.get(leader.broker_id)) is not None:
                 sender.remove(queue)

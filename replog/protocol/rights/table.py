@@ -148,7 +148,9 @@ _KAFKAS: Final[Mapping[str, Right]] = {
         "who waits while a right is taken away gets no records of the topic",
     ),
     "list_offsets": Right((Each(_DESCRIBE, "topics", "topics", _our_topic, (_TOPIC,)),)),
-    "offset_for_leader_epoch": Right((Each(_DESCRIBE, "topics", "topics", _our_topic, (_TOPIC,)),)),
+    "offset_for_leader_epoch": Right(
+        (Each(_DESCRIBE, "topics", "topics", _our_topic, (_TOPIC,), everywhere=_CLUSTER_ACTION),)
+    ),
     "init_producer_id": Right(
         (
             Inside(_WRITE, _TRANSACTIONAL_ID, "with a transactional id"),
@@ -229,7 +231,7 @@ _KAFKAS: Final[Mapping[str, Right]] = {
         )
     ),
     "consumer_group_heartbeat": Right((Need(_READ, _GROUP, _group), Need(_DESCRIBE, _TOPIC, _subscribed))),
-    "join_group": _MEMBER,
+    "join_group": Right((Inside(_READ, _GROUP, "the group"),)),
     "sync_group": _MEMBER,
     "heartbeat": _MEMBER,
     "leave_group": _MEMBER,

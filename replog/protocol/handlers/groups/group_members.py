@@ -6,6 +6,7 @@ connection wait with it.
 
 from __future__ import annotations
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.coordinator.classic.requests import (
     NO_MEMBER_ID,
     ClassicHeartbeat,
@@ -59,6 +60,7 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, call: Call) -> 
         call.client_host,
     )
     try:
+        call.rights.require(AclOperation.READ, ResourceKind.GROUP, request.group_id)
         joined: Joined = await node.coordinate(request.group_id, asked, None)
     except ReplogError as error:
         response = refuse_join_group(request, failure_of(error))

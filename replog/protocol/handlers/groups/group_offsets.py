@@ -29,7 +29,7 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.coordinator.offsets.transactions import CommitTransactionalOffsets
-from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
+from replog.errors import AuthorizationError, ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
@@ -49,6 +49,9 @@ from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRes
 
 NEW_MEMBERS_FROM = 9
 """The first version of both that members of KIP-848 may use."""
+
+REFUSED_AS_A_WHOLE_FROM = 2
+"""The first version of OffsetFetch with an error of the whole request; before each partition has it."""
 
 SEVERAL_FROM = 8
 """The first version of OffsetFetch that may ask for several groups."""
@@ -253,7 +256,10 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call)
         allowed, denied = await _divided(request.topics, request.group_id, call.rights)
         found = await _fetched(node, asked, image, allowed, call.rights)
     except ReplogError as error:
-        return refuse_offset_fetch(request, failure_of(error))
+        refusal = refuse_offset_fetch(request, failure_of(error))
+        if isinstance(error, AuthorizationError) and call.version >= REFUSED_AS_A_WHOLE_FROM:
+            refusal.topics = []
+        return refusal
     return OffsetFetchResponse(
         topics=[*await beside(_size(found), _old_topics, found), *map(_denied_old_topic, denied)]
     )
