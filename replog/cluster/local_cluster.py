@@ -34,7 +34,7 @@ from replog.cluster.node_processes import NodePlace, begin_forks, prepare_forks,
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import POLL_S, Child, KeptPorts, ProcessId, last_lines, wait_until_gone
 from replog.cluster.security import FOLDER, LISTENER, ClusterCertificates
-from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
+from replog.errors import BrokerNotAvailableError, ClusterAuthorizationError, ConfigError, ReplogError
 from replog.metadata.cluster_ids import new_cluster_id
 
 if TYPE_CHECKING:
@@ -444,11 +444,14 @@ class LocalCluster:
         """Whether each broker says so itself, and the metadata do; those alone may still tell of the process before it."""
         try:
             for broker_id in wanted:
-                told = await admin.describe_node(
-                    self.nodes[broker_id].address, partitions=(), timeout_ms=READY_ATTEMPT_MS
-                )
-                if told.state != RUNNING:
-                    return False
+                with contextlib.suppress(
+                    ClusterAuthorizationError
+                ):  # who is refused has been heard by a node that serves
+                    told = await admin.describe_node(
+                        self.nodes[broker_id].address, partitions=(), timeout_ms=READY_ATTEMPT_MS
+                    )
+                    if told.state != RUNNING:
+                        return False
             metadata = await admin.describe_cluster(timeout_ms=READY_ATTEMPT_MS)
         except ReplogError:
             return False

@@ -49,7 +49,7 @@ def test_the_folder_of_a_former_topic_makes_way_for_one_that_the_node_knew() -> 
 
 def test_a_voter_whose_last_epoch_is_damaged_is_taken_at_its_word() -> None:
     patch = mock.patch.object(metadata_log, "require_epoch_after")
-    expect_harm(1, "flip 2 /data/__cluster_metadata-0/00000000000000000080.log 439 1", "does not settle", patch)
+    expect_harm(1, "flip 2 /data/__cluster_metadata-0/00000000000000000081.log 439 2", "does not settle", patch)
 
 
 def test_log_starts_that_are_gone_show_what_was_deleted() -> None:

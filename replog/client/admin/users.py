@@ -57,6 +57,7 @@ class UserOperations:
         from replog.client.protocol.questions.users import AlterUser
 
         require_text("user", user)
+        require_text("password", password)
         if not password:
             raise ConfigError("password", None, "the password is empty")
         require_at_least("iterations", iterations, ITERATIONS_MIN, ITERATIONS_MAX)

@@ -61,8 +61,8 @@ APIS: Final[Mapping[str, Api]] = {
     "delete_acls": Api("DeleteAcls", 31, range(1, 4), 2),
     "sasl_handshake": Api("SaslHandshake", 17, range(0, 2), 32767),
     "sasl_authenticate": Api("SaslAuthenticate", 36, range(0, 3), 2),
-    "alter_client_quotas": Api("AlterClientQuotas", 49, range(0, 2), 1),
     "describe_user_scram_credentials": Api("DescribeUserScramCredentials", 50, range(0, 1), 0),
     "alter_user_scram_credentials": Api("AlterUserScramCredentials", 51, range(0, 1), 0),
     "describe_client_quotas": Api("DescribeClientQuotas", 48, range(0, 2), 1),
+    "alter_client_quotas": Api("AlterClientQuotas", 49, range(0, 2), 1),
 }

@@ -51,6 +51,7 @@ READINGS = Readings(
         offsets=[GroupOffset('a "b"', "t", 0, 29)], left_out_count=7,
     ),
     elections={ElectionType.CLEAN: 3, ElectionType.UNCLEAN: 1}, access=AccessReading(21, 22),
+ refused_nodes=23,
 )  # fmt: skip
 
 
@@ -119,6 +120,7 @@ def test_names_and_units() -> None:
         'replog_elections_total{type="unclean"}': 1,
         "replog_acl_entries": 21,
         "replog_acl_denials_total": 22,
+        "replog_node_authentications_failed_total": 23,
     }
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from replog import rpc
+from replog.access import credentials as access_credentials
 from replog.access import entries as access_entries
-from replog.access.credentials import ScramCredential
 from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
 from replog.errors import ReplogError, RequestTimedOutError, StaleMemberEpochError
@@ -40,7 +40,6 @@ _OTHER_NAMES = {
     DivergingEpoch: quorum_pb2.EpochEnd,
     controller.NamedPartition: controller_pb2.TopicPartition,
     access_entries.AclFilter: controller_pb2.AclFilter,
-    ScramCredential: controller_pb2.ScramCredential,
 }
 _RPC_MESSAGES = [
     import_module(f"replog.rpc.{found.name}")
@@ -50,6 +49,7 @@ _RPC_MESSAGES = [
 _GENERATED = {
     records: metadata_pb2,
     access_entries: metadata_pb2,
+    access_credentials: controller_pb2,
     controller: controller_pb2,
     controller_steps: controller_pb2,
     quorum: quorum_pb2,
@@ -139,6 +139,8 @@ def _of_one(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any]:
         return st.booleans()
     if issubclass(hint, IntEnum | StrEnum):
         return st.sampled_from(hint)
+    if hint is float:
+        return st.floats(allow_nan=False)
     assert hint is int, hint
     assert field is not None
     low, high = _RANGES[field.type]

@@ -37,6 +37,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.CommitStaleError: errors.StaleMemberEpochError,  # local: made by the member
     errors.HandlerFailedError: ReplogError,  # local: a worker ends
     errors.AuthenticationError: ReplogError,  # local: a client finds out
+    errors.AuthorizationError: ReplogError,  # raise a class that says of what
     errors.TlsAuthenticationError: ReplogError,  # local: so are handshakes
     errors.RegistryNotAvailableError: ReplogError,  # local: no registry speaks this protocol
     errors.RecordDecodeError: ReplogError,  # local: so are codecs

@@ -23,7 +23,7 @@ from replog.rpc.metadata_records import (
 )
 from tests.random_examples import examples
 
-PARTS = {records.SupportedFeature, records.BrokerEndpoint}
+PARTS = {records.SupportedFeature, records.BrokerEndpoint, records.QuotaEntityPart}
 KINDS = [cls for cls in structs_of(records) if cls not in PARTS]
 
 

@@ -88,6 +88,9 @@ class Log:
     async def message_bytes_max(self, _topic: str) -> int:
         return 64 << 20
 
+    async def needs_keys(self, _topic: str) -> bool:
+        return False
+
     async def send(self, _topic: str, value: bytes | None, *_rest: object) -> None:
         self.values.append(value)
         await asyncio.sleep(0)

@@ -239,13 +239,23 @@ def test_isolation(replog: Replog, transactions: Path) -> None:
 def test_aborted_records_are_not_exported_as_committed_when_the_index_is_lost(
     replog: Replog, tmp_path: Path, transactions: Path
 ) -> None:
-    (transactions / SEGMENT.replace(".log", ".txnindex")).unlink()
+    for ending in (".txnindex", ".txnwitness"):  # what says that there is an index, too
+        (transactions / SEGMENT.replace(".log", ending)).unlink()
     options = ("log", "export", transactions, "--to", "arrow", "-o", tmp_path / "out")
     refused(
         replog(*options, "--isolation", "read_committed"), 1, "that producer 1 aborted at offset 2: see `replog log"
     )
     assert not (tmp_path / "out").exists()
     assert replog(*options).status == 0
+
+
+def test_an_index_that_is_lost_is_made_again_where_its_witness_says_that_there_was_one(
+    replog: Replog, tmp_path: Path, transactions: Path
+) -> None:
+    (transactions / SEGMENT.replace(".log", ".txnindex")).unlink()
+    options = ("log", "export", transactions, "--to", "jsonl", "-o", tmp_path / "out", "--isolation", "read_committed")
+    assert replog(*options).status == 0
+    assert [json.loads(line)["offset"] for line in (tmp_path / "out").read_text().splitlines()] == [1, 4]
 
 
 @pytest.mark.parametrize(("byte", "bit"), [(17, 0), (17, 2), (25, 0), (25, 3)])  # of the first offset, of the last one
