@@ -17,7 +17,11 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-SHARE_NOTHING = ("tests/spark/test_spark_examples.py", "tests/kafka/test_kafka_full_groups_alike.py")
+SHARE_NOTHING = (
+    "tests/spark/test_spark_examples.py",
+    "tests/kafka/test_kafka_full_groups_alike.py",
+    "tests/kafka/test_kafka_rights_alike.py",
+)
 """Files that fit a pattern of SHARED, and whose tests start what they need: minutes that another process can use."""
 
 SHARED: Mapping[str, str] = {
