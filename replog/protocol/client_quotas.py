@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from replog.metadata.quotas import ADDRESS, CLIENT_ID, USER, QuotaEntity
+from replog.metadata.quotas import CLIENT_ID, USER, QuotaEntity
 
 BURST_S: Final = 10.0
 """How many seconds' worth a client may take at once, as Kafka's ten whole windows of a second allow."""
@@ -32,6 +32,9 @@ BUCKETS_MAX: Final = 10_000
 
 DROP_EVERY_S: Final = 1.0
 """How often full buckets are looked for at most: a client that changes its name all the time would have it done for each."""
+
+NAME_CHARACTERS_MAX: Final = 256
+"""How much of a name tells buckets apart: a client may give itself 32 KiB, and another name with each request."""
 
 _ABSENT: Final = object()
 """Stands for a part that an entity does not have, where None is the default."""
@@ -124,7 +127,8 @@ class ClientQuotas:
         if quota is None:
             return 0.0
         now_s = self._clock()
-        owner = (key, *quota.owner)
+        user_name, client_name = quota.owner
+        owner = (key, _shortened(user_name), _shortened(client_name))
         bucket = self._buckets.get(owner)
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
@@ -142,7 +146,7 @@ class ClientQuotas:
         quotas = self._quotas()
         if quotas is not self._known:
             self._known = quotas
-            self._by_parts = {_parts(entity): limits for entity, limits in quotas.items() if entity[0].kind != ADDRESS}
+            self._by_parts = {_parts(entity): limits for entity, limits in quotas.items()}
         if not quotas:
             return None
         for of_user, of_client, is_of_user, is_of_client in _LEVELS:
@@ -171,6 +175,10 @@ _LEVELS: Final = (
     (_ABSENT, None, False, True),
 )
 """Where a quota is looked for: the user, the client id, and whether each of them shares it."""
+
+
+def _shortened(name: str | None) -> str | None:
+    return None if name is None else name[:NAME_CHARACTERS_MAX]
 
 
 def _parts(entity: QuotaEntity) -> _Parts:

@@ -13,7 +13,14 @@ from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage, image_records
 from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity, quota_entity
 from replog.metadata.records import QuotaEntityPart
-from replog.protocol.client_quotas import BUCKETS_MAX, BURST_S, WAIT_MAX_S, Bucket, ClientQuotas
+from replog.protocol.client_quotas import (
+    BUCKETS_MAX,
+    BURST_S,
+    NAME_CHARACTERS_MAX,
+    WAIT_MAX_S,
+    Bucket,
+    ClientQuotas,
+)
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from replog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
@@ -56,7 +63,6 @@ def test_the_nearest_entity_counts_and_says_whose_the_quota_is() -> None:
 def test_an_entity_without_the_quota_leaves_it_to_the_next() -> None:
     quotas = {entity(user="alice"): {CONSUMER_BYTE_RATE: 1.0}, entity(client_id=None): {PRODUCER_BYTE_RATE: 2.0}}
     assert ClientQuotas(lambda: quotas).quota(PRODUCER_BYTE_RATE, "alice", "x") == (2.0, (None, "x"))
-    assert ClientQuotas(lambda: {entity(ip=None): {"connection_creation_rate": 1.0}}).quota("x", "a", "b") is None
 
 
 def test_who_takes_more_waits_until_the_debt_is_paid() -> None:
@@ -94,6 +100,8 @@ def test_names_without_end_take_no_memory_without_end_and_forget_no_debt_for_ful
     for number in range(BUCKETS_MAX * 2):
         known.take(PRODUCER_BYTE_RATE, "", f"m{number}", RATE * BURST_S)
     assert len(known._buckets) == BUCKETS_MAX
+    known.take(PRODUCER_BYTE_RATE, "", "m" * 32_767, 1)
+    assert max(len(name or "") for _, *names in known._buckets for name in names) == NAME_CHARACTERS_MAX
 
 
 # ---- over the port of a node -----------------------------------------------------------------------------------------
