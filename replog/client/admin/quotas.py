@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from replog.client.arguments import limit_ms, require_mapping, require_text
 from replog.client.cluster.view import ClusterView
-from replog.client.protocol.questions.quotas import DescribeQuotas, EntityQuotas
 from replog.controller.requests import AlterClientQuotas, AlteredQuota, AlteredQuotaEntity
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import QuotaEntityPart
+
+if TYPE_CHECKING:
+    from replog.client.protocol.questions.quotas import EntityQuotas
 
 
 class QuotaOperations:
@@ -25,6 +28,8 @@ class QuotaOperations:
         Args:
             timeout_ms: The limit of the whole call, in milliseconds.
         """
+        from replog.client.protocol.questions.quotas import DescribeQuotas  # loaded with the first question of its kind
+
         within_ms = limit_ms(timeout_ms, self._timeout_ms)
         return await self._view.call_any(DescribeQuotas(), timeout_ms=within_ms, what="describe quotas")
 
