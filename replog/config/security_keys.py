@@ -217,7 +217,7 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     """How late a client hears that its login failed, so that guesses take time."""
 
     security_inter_broker_protocol: Annotated[PortProtocol, Choice(PortProtocol)] = PortProtocol.PLAINTEXT
-    """How this node speaks to other nodes.  SSL: over TLS, and both sides prove by a certificate which node of which cluster they are
+    """How this node speaks to other nodes.  SSL: over TLS; each side shows a certificate, which names a node and its cluster
     (docs/SECURITY.md).  Needs inter.broker.transport = "tcp", and the keys that begin with ssl. or listener.name.inter.broker.ssl."""
 
     inter_broker_accepted_protocols: Annotated[

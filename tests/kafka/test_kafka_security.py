@@ -105,19 +105,23 @@ async def test_the_clients_without_async_take_it_too(doors: SecureDoors) -> None
             consumer.assign_topic(topic)
             (record,) = consumer.poll()
         with SyncAdmin(servers, security=security) as admin:
-            admin.list_topics()
+            assert topic in admin.list_topics()
         return record.value
 
     assert await asyncio.to_thread(work) == b"v"
 
 
 async def test_a_token_may_come_from_a_coroutine(doors: SecureDoors) -> None:
+    topic, asked = await a_topic(doors), []
+
     async def token() -> str:
         await asyncio.sleep(0)
+        asked.append(1)
         return doors.token()
 
     async with Admin(doors.at("SASL_SSL"), security=Security.oauth(token, tls=doors.tls())) as admin:
-        await admin.list_topics()
+        assert topic in await admin.list_topics()
+    assert asked
 
 
 REFUSED = {
