@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         text = f"error: {scenario.name} has no system {', '.join(unknown)}; there are {', '.join(names)}"
         Console(stderr=True).print(text, markup=False)
         return 2
-    if not harness.cases_with(scenario, dict(options.only)):
+    if not harness.cases_with(scenario, options.only):
         cases = "; ".join(map(harness.show_params, scenario.cases()))
         Console(stderr=True).print(f"error: no case of {scenario.name} is such; there are {cases}", markup=False)
         return 2
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="only cases with this parameter (again for another one)",
+        help="only cases with this parameter (again: for another value of it, or a further parameter)",
     )
     runs.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     runs.add_argument(
@@ -138,7 +138,7 @@ def run(scenario: Scenario[Any], options: argparse.Namespace, chosen: Sequence[s
     """Measures with a progress bar on stderr, prints the table on stdout."""
     facts = environment.describe(options.directory) | {"malloc": "freed memory kept" if tune_process() else "unchanged"}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    only = dict(options.only)
+    only = options.only
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(
             scenario.name, total=harness.steps_count(scenario, options.repeat, chosen, only), completed=-1

@@ -39,19 +39,20 @@ class Result:
 
 
 def steps_count(
-    scenario: Scenario[SystemT], repeat: int, chosen: Sequence[str] | None = None, only: Params | None = None
+    scenario: Scenario[SystemT],
+    repeat: int,
+    chosen: Sequence[str] | None = None,
+    only: Sequence[tuple[str, str]] = (),
 ) -> int:
     """How many times `on_step` will be called, at most."""
     present = [system for system in _chosen(scenario, chosen) if system.missing() is None]
     return len(cases_with(scenario, only)) * len(present) * (repeat + 1)
 
 
-def cases_with(scenario: Scenario[SystemT], only: Params | None) -> list[Params]:
-    """The cases that have all parameters of `only`, as text says them."""
-    wanted = {name: str(value) for name, value in (only or {}).items()}
-    return [
-        params for params in scenario.cases() if all(str(params.get(name)) == text for name, text in wanted.items())
-    ]
+def cases_with(scenario: Scenario[SystemT], only: Sequence[tuple[str, str]]) -> list[Params]:
+    """Returns the cases whose parameters have, for each name in `only`, one of the values that stand there with it."""
+    names = {name for name, _ in only}
+    return [params for params in scenario.cases() if all((name, str(params.get(name))) in only for name in names)]
 
 
 def run(
@@ -61,7 +62,7 @@ def run(
     directory: Path,
     on_step: OnStep = lambda _: None,
     chosen: Sequence[str] | None = None,
-    only: Params | None = None,
+    only: Sequence[tuple[str, str]] = (),
 ) -> Result:
     """Measures every case on every system that is there, once to warm up and `repeat` times to count.
 
@@ -71,7 +72,7 @@ def run(
         directory: where systems may write; what they write is removed.
         on_step: for a progress display.
         chosen: names of the systems to measure; by default all.
-        only: parameters that a case must have; by default all cases are measured.
+        only: names and values of parameters, as for `cases_with`; by default all cases are measured.
 
     Raises:
         WrongResultError: a system gave a wrong answer.

@@ -99,11 +99,13 @@ def test_a_metric_that_is_not_found_every_time_says_so_in_n(tmp_path: Path) -> N
 
 def test_only_the_cases_with_the_wanted_parameters_are_measured(tmp_path: Path) -> None:
     scenario = FakeScenario(FakeSystem("a"))
-    result = harness.run(scenario, repeat=1, directory=tmp_path, only={"size_bytes": "2"})
+    result = harness.run(scenario, repeat=1, directory=tmp_path, only=[("size_bytes", "2")])
     assert scenario.order == ["a2", "a2"]
     assert [row.params for row in result.rows] == [{"size_bytes": 2}] * 2
-    assert harness.steps_count(scenario, 1, only={"size_bytes": "2"}) == 2
-    assert harness.cases_with(scenario, {"sizes": "2"}) == []
+    assert harness.steps_count(scenario, 1, only=[("size_bytes", "2")]) == 2
+    assert harness.cases_with(scenario, [("sizes", "2")]) == []
+    either = [("size_bytes", "2"), ("size_bytes", "1")]
+    assert harness.cases_with(scenario, either) == harness.cases_with(scenario, [])
 
 
 class Picky(FakeScenario):
