@@ -54,7 +54,7 @@ async def test_producer_and_consumer_do_what_they_may_and_hear_what_they_may_not
                 await producer.send_and_wait("secret", b"v")
         async with asyncio.timeout(60), Consumer(servers, auto_offset_reset="earliest") as consumer:
             await consumer.assign([("mine", 0)])
-            (record,) = await consumer.poll()
+            record = await anext(consumer)
             assert (record.offset, record.value) == (sent.offset, b"v")
         async with asyncio.timeout(60), Consumer(servers, auto_offset_reset="earliest") as consumer:
             await consumer.assign([("secret", 0)])
