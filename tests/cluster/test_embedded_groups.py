@@ -170,6 +170,23 @@ async def test_a_topic_that_was_named_and_deleted_is_told_of(rig: Rig) -> None:
             await consumer.poll(1, PATIENCE_S * 1000)
 
 
+async def test_a_deleted_topic_is_told_of_also_where_the_coordinator_has_taken_it_first(rig: Rig) -> None:
+    """A member whose only topic is gone would wait for ever without a word."""
+    await rig.admin.create_topic("u1", 1)
+    await rig.fill("u1", 1, 1)
+    async with rig.consumer() as consumer:
+        await consumer.subscribe(["u1"])
+        await read(consumer, 1)
+        await rig.admin.delete_topic("u1")
+        group = consumer._group
+        assert group is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while group.member.taken_back is None or "u1" in consumer._view.image.topics:
+                await asyncio.sleep(0.01)
+        with pytest.raises(UnknownTopicOrPartitionError, match="u1 was deleted; assign or subscribe to others"):
+            await read(consumer, 1)
+
+
 async def test_the_offset_of_a_partition_that_there_is_not(rig: Rig) -> None:
     async with rig.consumer(auto_offset_reset="raise") as consumer:
         await consumer.subscribe(["t"])

@@ -110,6 +110,7 @@ class GroupMember:
         taken_back: The partitions that it has to give up first; None: none.
         going: The partitions that it has given up, and whose last commit is under way; None: none.
         failure: Why the group does not take the member; None while it does.
+        deleted: The named topics that were deleted and given up, of which the reader has not been told.
         leave_deadline_s: The loop's time until which it may take to leave; infinity: as long as the coordinator is worth it.
     """
 
@@ -128,6 +129,7 @@ class GroupMember:
         self.going: TakenBack | None = None
         self.failure: ReplogError | None = None
         self.leave_deadline_s = math.inf
+        self.deleted: list[str] = []
         self._view = view
         self._settings = settings
         self._wake = wake
@@ -162,6 +164,8 @@ class GroupMember:
         self._release_task: asyncio.Task[None] | None = None
         self._pattern: re.Pattern[str] | None = None
         self._matched: Sequence[str] = NOT_LOOKED
+        self._named: frozenset[str] = frozenset()
+        self._given_up = set[str]()  # named topics that were read, and are not read any more
         view.add_listener(self._handle_metadata)
 
     @property
@@ -177,7 +181,7 @@ class GroupMember:
     @property
     def needs_reader(self) -> bool:
         """Whether the reader has something to take in before it goes on."""
-        return self.taken_back is not None or bool(self.ready) or self.failure is not None
+        return self.taken_back is not None or bool(self.ready or self.deleted) or self.failure is not None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -190,6 +194,9 @@ class GroupMember:
         """Reads these topics from now on, or those of which the whole name matches; joins the group if it is not in it."""
         self._pattern = topics if isinstance(topics, re.Pattern) else None
         self._matched = NOT_LOOKED
+        self._named = frozenset() if isinstance(topics, re.Pattern) else frozenset(topics)
+        self._given_up.clear()
+        self.deleted.clear()
         if isinstance(topics, re.Pattern):
             topics = self._matching(topics)
         self.openings.subscribe(topics)
@@ -219,13 +226,22 @@ class GroupMember:
         return found
 
     def _handle_metadata(self) -> None:
-        """Looks again where new partitions begin, and for topics that match."""
+        """Looks again where new partitions begin, for topics that match, and for those that are gone."""
         self._opening_wanted.set()
+        self._look_for_deleted()
         self._step(TopicsChanged(self._view.image.topics))
         if self._pattern is not None and self._tasks:
             matching = self._matching(self._pattern)
             self.openings.follow(matching)
             self._step(Subscribe(tuple(matching)))
+
+    def _look_for_deleted(self) -> None:
+        """Notes which of the named topics were deleted: the coordinator may take their partitions before the metadata say why."""
+        deleted = self._given_up - self._view.image.topics.keys()
+        self._given_up -= deleted
+        self.deleted += sorted(deleted)
+        if self.deleted:
+            self._wake()
 
     def _handle_end(self, task: asyncio.Task[None]) -> None:
         """Tells the reader that a task has ended which should not: it would wait for what never comes.
@@ -295,6 +311,8 @@ class GroupMember:
         """Returns the partitions that the reader begins with now; they are held from now on."""
         found, self.ready = self.ready, []
         self.held.update({each.partition: each.topic_id for each in found})
+        for each in found:
+            self._given_up.discard(each.partition.topic)
         return found
 
     def release(self, taken: TakenBack, last_commit: int | None) -> None:
@@ -320,8 +338,10 @@ class GroupMember:
         """Counts partitions as given up: nothing of them is handed out or committed any more."""
         self.taken_back = self.going = None
         for partition in taken.partitions:
-            self.held.pop(partition, None)
+            if self.held.pop(partition, None) is not None and partition.topic in self._named:
+                self._given_up.add(partition.topic)
             self.commits.forget(partition)
+        self._look_for_deleted()
         self._step(Released(taken.ids))
 
     # ---- heartbeats --------------------------------------------------------------------------------------------------

@@ -181,6 +181,8 @@ class GroupReading:
         finally:
             watch.is_waiting = was_waiting
             self._is_attending = False
+        if member.deleted:
+            raise self._reader.deleted_error(member.deleted.pop(0))
         if member.failure is not None:
             raise raised_anew(member.failure)
 

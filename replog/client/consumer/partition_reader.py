@@ -179,9 +179,16 @@ class PartitionReader:
             elif state.error is None:
                 self._fetchers.leave(state)
                 if self._tells_deletions:
-                    state.error = _deleted_error(state.partition.topic, self._view.image.or_hidden)
+                    state.error = self.deleted_error(state.partition.topic)
                     self._handle_trouble()
         self._fetchers.stop_idle()
+
+    def deleted_error(self, topic: str) -> UnknownTopicOrPartitionError:
+        """Returns what is told of a topic that was deleted while it was read."""
+        return UnknownTopicOrPartitionError(
+            f"topic {topic} was deleted{self._view.image.or_hidden}; assign or subscribe to others. One that is made anew is another "
+            "topic: assign it anew, too"
+        )
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -379,9 +386,3 @@ def _now_s() -> float:
 
 def _everything(_: str) -> bool:
     return True
-
-
-def _deleted_error(topic: str, or_hidden: str) -> UnknownTopicOrPartitionError:
-    return UnknownTopicOrPartitionError(
-        f"topic {topic} was deleted{or_hidden}; assign or subscribe to others. One that is made anew is another topic: assign it anew, too"
-    )
