@@ -64,7 +64,8 @@ class Cost:
         """Adds one phase of a test."""
         self.tests += report.when == "call"
         self.elapsed_s += report.duration
-        self.cpu_s[report.when or "call"] += getattr(report, "cpu_s", 0.0)  # a process that died has measured nothing
+        if report.when in PHASES:  # of a process that died nobody knows the phase, nor what the test cost
+            self.cpu_s[report.when] += getattr(report, "cpu_s", 0.0)
 
 
 def folder_of(nodeid: str) -> str:

@@ -90,6 +90,12 @@ def test_numbers_of_all_processes_are_added_up(told: RunReport) -> None:
     ]
 
 
+def test_a_test_that_its_process_died_of_is_no_error_of_the_report(told: RunReport) -> None:
+    """Example: the run ended there with an internal error, and said nothing of all other tests."""
+    ran(told, "tests/unit/test_a.py::test_a", 0.5, "???")
+    assert lines(told) == []
+
+
 def test_tests_over_their_budget_are_named_unless_they_have_a_reason(told: RunReport) -> None:
     for name in ("test_a.py::test_b[1]", "test_a.py::test_c", "test_c.py::test_d"):
         ran(told, f"tests/unit/{name}", 2.0)
