@@ -16,7 +16,7 @@ import pytest
 from bench.bytecode import keep_bytecode
 from tests import short_lived_java
 from tests.campaign.marks import CampaignMarks
-from tests.collecting import import_share
+from tests.collecting import CollectsInTurn, collects_in_turn
 from tests.report_bytes import ReportBytes
 from tests.run_costs import Costs, Processes
 from tests.run_report import RunReport
@@ -53,15 +53,16 @@ def _measure_costs(config: pytest.Config) -> None:
     costs = Costs(Processes()) if runs_tests else None
     if costs is not None:
         config.pluginmanager.register(costs, Costs.__name__)
+    if is_worker and collects_in_turn(config):
+        config.pluginmanager.register(CollectsInTurn(costs), CollectsInTurn.__name__)
     if not is_worker:
         config.pluginmanager.register(RunReport(costs), RunReport.__name__)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+def pytest_collection() -> None:
     """Looks for no garbage meanwhile: what is collected stays."""
     gc.disable()
-    import_share(session)
 
 
 def pytest_collection_finish() -> None:
@@ -118,7 +119,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     """Says which tests may run side by side (`pytest -n 3`, as `make test` does)."""
     from tests.side_by_side import Scheduler
 
-    return Scheduler(config, log)
+    scheduler = Scheduler(config, log)
+    config.pluginmanager.register(scheduler, Scheduler.__name__)
+    return scheduler
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

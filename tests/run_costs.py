@@ -6,6 +6,7 @@ report, everything else in `workeroutput` at the end.  `tests/run_report.py` pri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -123,6 +124,17 @@ class Costs:
     def pytest_collection_finish(self) -> None:
         self._collected_cpu_s = self._processes.cpu_s()
         self._last_test_at = time.time()
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Counts what is done meanwhile as collection: some tests are collected after others have run."""
+        self._idle_s += time.time() - self._last_test_at
+        before_s = self._processes.cpu_s()
+        try:
+            yield
+        finally:
+            self._collected_cpu_s += self._processes.cpu_s() - before_s
+            self._last_test_at = time.time()
 
     def pytest_runtest_logstart(self) -> None:
         self._idle_s += time.time() - self._last_test_at

@@ -145,7 +145,7 @@ class RunReport:
         ended_at = max((worker["last_test_at"] for worker in self._workers.values()), default=0.0)
         for name, worker in sorted(self._workers.items()):
             idle_s = worker["idle_s"] + ended_at - worker["last_test_at"]
-            collected = f"{worker['collected_cpu_s']:.1f} of it until the tests were collected"
+            collected = f"{worker['collected_cpu_s']:.1f} of it to start and collect"
             yield f"{name}: {worker['cpu_s']:.1f} of CPU, {collected}; {idle_s:.1f} without a test to run"
 
     def _over_budget(self) -> Iterator[str]:

@@ -40,6 +40,9 @@ WAITING = ("tests/cluster/", "tests/kafka/", "tests/spark/")
 BUSY_OF = 4
 """One process of so many begins with units that do not wait."""
 
+TESTS, END = "(tests)", "(end)"
+"""Stand for the names of tests where a process does not say which tests it has, but which units (`tests/collecting.py`)."""
+
 
 def unit_of(nodeid: str) -> str:
     """What is run by the same process as this test: its file, or the unit of `SHARED` that this belongs to."""
@@ -60,11 +63,14 @@ def in_order(nodeids: Iterable[str]) -> list[str]:
 
 
 class Scheduler(LoadScopeScheduling):
-    """Gives whole units to the processes, in the order of `in_order`."""
+    """Gives whole units to the processes, in the order of `in_order`; a plugin of the process that people look at."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False  # the number of tests says little about how long they take
         super().__init__(config, log)
+        self._running: dict[str, str] = {}
+        self._begun = 0
+        self._ended = set[str]()
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
@@ -75,9 +81,50 @@ class Scheduler(LoadScopeScheduling):
         self.workqueue.move_to_end(found, last=False)
         super()._assign_work_unit(node)
 
+    def _reschedule(self, node: Any) -> None:
+        """Gives a process the next unit when it has one item left, which it begins with only then."""
+        if node.shutting_down or not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
+            super()._reschedule(node)
+
     def schedule(self) -> None:
         if self.collection is None:  # a unit that has a place in the queue keeps it when its tests are put in
             self.workqueue.update({unit: {} for unit in in_order(next(iter(self.registered_collections.values())))})
         super().schedule()
         if self.collection is None:  # the processes have collected different tests: nothing is run
             self.workqueue.clear()
+
+    def remove_node(self, node: Any) -> str | None:
+        """Returns the test that a process died of; it is not run again, nor what was to follow it in a unit that only its process knew."""
+        unfinished = {unit: tests for unit, tests in self.assigned_work[node].items() if not all(tests.values())}
+        if not unfinished:
+            return super().remove_node(node)
+        unit, tests = next(iter(unfinished.items()))
+        died_of = next(test for test, is_done in tests.items() if not is_done)
+        tests.update(dict.fromkeys(tests if _stands_for_tests(died_of) else (died_of,), True))
+        self.assigned_work[node] = {unit: tests for unit, tests in unfinished.items() if not all(tests.values())}
+        super().remove_node(node)
+        return self._running.get(unit, died_of)
+
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        report.longrepr = f"{report.longrepr}: what was to come after it in {unit_of(crashitem)} may not have been run"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[unit_of(nodeid)] = nodeid
+        self._begun += 1
+        self._tell_progress()
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        self._ended.add(unit_of(self.registered_collections[node][item_index]))
+        super().mark_test_complete(node, item_index, duration)
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        """Has the share of units that have ended be shown where pytest shows the share of tests."""
+        if self.collection and _stands_for_tests(self.collection[0]):
+            session: Any = self.config.pluginmanager.get_plugin("session")
+            session.testscollected = self._begun * len(set(map(unit_of, self.collection))) // max(1, len(self._ended))
+
+
+def _stands_for_tests(nodeid: str) -> bool:
+    return nodeid.partition("::")[2] in {TESTS, END}

@@ -85,8 +85,8 @@ def test_numbers_of_all_processes_are_added_up(told: RunReport) -> None:
     assert "      4.0  kafka (tests/kafka), 2 times" in found
     assert "processes started by tests: 6 (4 sh, 2 java); JVMs below them: 6" in found
     assert found[-2:] == [
-        "gw0: 8.0 of CPU, 4.0 of it until the tests were collected; 10.5 without a test to run",
-        "gw1: 9.0 of CPU, 4.0 of it until the tests were collected; 0.5 without a test to run",
+        "gw0: 8.0 of CPU, 4.0 of it to start and collect; 10.5 without a test to run",
+        "gw1: 9.0 of CPU, 4.0 of it to start and collect; 0.5 without a test to run",
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tests.side_by_side import LONGEST, SHARE_NOTHING, Scheduler, in_order, unit_of
+from tests.side_by_side import END, LONGEST, SHARE_NOTHING, TESTS, Scheduler, in_order, unit_of
 
 
 def test_a_file_is_run_by_one_process() -> None:
@@ -59,3 +59,22 @@ def test_one_process_of_four_begins_with_what_does_not_wait() -> None:
         scheduler.add_node_collection(process, collected)
     scheduler.schedule()
     assert [process.told for process in processes] == [[8, 9], [7, 2], [0, 3], [1, 4]]
+
+
+def test_a_process_gets_its_next_unit_when_it_has_one_item_left() -> None:
+    """Example: a unit would wait in a process for one that takes minutes, while another process has nothing to do."""
+    collected = [f"tests/unit/test_{number}.py::{name}" for number in range(3) for name in (TESTS, END)]
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(),
+        getvalue=lambda name: ["popen"],
+        pluginmanager=SimpleNamespace(get_plugin=lambda name: SimpleNamespace()),
+    )
+    scheduler, process = Scheduler(config, None), Process()
+    scheduler.add_node(process)
+    scheduler.add_node_collection(process, collected)
+    scheduler.schedule()
+    assert process.told == [0, 1]
+    scheduler.mark_test_complete(process, 0)
+    assert process.told == [0, 1, 2, 3]
+    scheduler.mark_test_complete(process, 1)
+    assert process.told == [0, 1, 2, 3]
