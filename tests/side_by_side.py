@@ -32,8 +32,17 @@ SHARED: Mapping[str, str] = {
 }
 """The files of units that share a fixture of the session, by the name of the unit."""
 
-LONGEST = ("tests/spark/", "tests/kafka/: a broker of each kind", "tests/kafka/test_kafka_clients.py", *SHARE_NOTHING)
-
+LONGEST = (
+    "tests/spark/",
+    "tests/kafka/: one JVM",
+    "tests/kafka/test_kafka_clients.py",
+    "tests/kafka/: a broker of each kind",
+    "tests/kafka/test_kafka_our_classic_members.py",
+    "tests/kafka/test_kafka_client_suites.py",
+    "tests/kafka/: the life of a node of Kafka",
+    "tests/spark/test_spark_examples.py",
+)
+"""The units that take longest by the clock, the longest first: each is more than a hundredth of what all of them are."""
 
 WAITING = ("tests/cluster/", "tests/kafka/", "tests/spark/")
 

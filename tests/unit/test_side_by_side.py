@@ -18,18 +18,10 @@ def test_what_shares_nothing_is_run_by_a_process_of_its_own() -> None:
 
 def test_what_takes_longest_is_begun_before_what_is_short() -> None:
     """Example: one process would still run the Spark tests while the others have nothing left."""
-    short = ["tests/sim/test_c.py", "tests/unit/test_d.py"]
-    collected = [
-        "tests/cluster/test_a.py::x",
-        "tests/kafka/test_kafka_b_alike.py::x",
-        *(f"{file}::x" for file in short),
-    ]
-    collected += [
-        "tests/spark/test_b.py::x",
-        "tests/kafka/test_kafka_clients.py::x",
-        *(f"{file}::x" for file in SHARE_NOTHING),
-    ]
-    assert in_order(collected) == [*LONGEST, "tests/cluster/test_a.py", *short]
+    short = ["tests/cluster/test_a.py", "tests/kafka/test_kafka_full_groups_alike.py", "tests/sim/test_c.py"]
+    files = ["tests/spark/test_b.py", "tests/kafka/test_kafka_b_alike.py", "tests/kafka/test_kafka_tls.py"]
+    files += ["tests/kafka/test_kafka_wrote_it.py", *(unit for unit in LONGEST if unit.endswith(".py"))]
+    assert in_order(f"{file}::x" for file in (*short, *reversed(files))) == [*LONGEST, *short]
 
 
 class Process:
