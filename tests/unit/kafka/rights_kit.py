@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from kafka_node_kit import Served
 from msgspec.structs import force_setattr
 
 from replog.access.authorizer import OPEN, Authorizer
@@ -14,6 +14,9 @@ from replog.protocol.audit import Audit
 from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import Call
 from replog.tcp.connection import Caller
+
+if TYPE_CHECKING:  # a neighbour is found by its name where a file of this folder runs; others use this module, too
+    from kafka_node_kit import Served
 
 Grant = tuple[AclOperation, ResourceKind, str]
 """An operation, and the kind and the name of the resource."""
