@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from replog.client.sync.consumer import SyncConsumer
     from replog.client.sync.loop_thread import LoopThread
     from replog.client.sync.producer import SyncBulkDelivery, SyncDelivery, SyncProducer, SyncTransaction
+    from replog.client.tracing import trace_context, trace_headers
     from replog.client.types import (
         ConsumerRecord,
         DeliveredRange,
@@ -92,6 +93,8 @@ __all__ = [
     "TransactionDetails",
     "TransactionListing",
     "murmur2",
+    "trace_context",
+    "trace_headers",
 ]
 
 _HOMES: Final[Mapping[str, str]] = {
@@ -142,6 +145,8 @@ _HOMES: Final[Mapping[str, str]] = {
     "TransactionDetails": "replog.client.protocol.transactions",
     "TransactionListing": "replog.client.protocol.transactions",
     "murmur2": "replog.records",
+    "trace_context": "replog.client.tracing",
+    "trace_headers": "replog.client.tracing",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -5,7 +5,6 @@ from replog.worker.handlers import Handler
 from replog.worker.observer import WorkerObserver
 from replog.worker.results import Results
 from replog.worker.runner import run
-from replog.worker.tracing import trace_headers
 from replog.worker.worker import Worker
 
-__all__ = ["DeadLetter", "Handler", "Results", "Worker", "WorkerObserver", "run", "trace_headers"]
+__all__ = ["DeadLetter", "Handler", "Results", "Worker", "WorkerObserver", "run"]

@@ -6,16 +6,12 @@ Names of attributes: OpenTelemetry's semantic conventions for messaging, and for
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from typing import Any
 
 from replog._version import __version__
+from replog.client.tracing import is_tracing, trace_context
 from replog.client.types import ConsumerRecord
-from replog.records import Header
-
-_API: Final = "opentelemetry.trace"
 
 
 class Spans:
@@ -28,7 +24,7 @@ class Spans:
     def __init__(self, group: str) -> None:
         self._group = group
         self._tracer: Any = None
-        if _API in sys.modules:
+        if is_tracing():
             from opentelemetry import trace
 
             self._tracer = trace.get_tracer("replog.worker", __version__)
@@ -37,13 +33,11 @@ class Spans:
         """Returns what makes a span current while a handler works; it has the error of one that raises."""
         if self._tracer is None:
             return nullcontext()
-        from opentelemetry import propagate
         from opentelemetry.trace import SpanKind
 
-        carrier = {name: value.decode(errors="replace") for name, value in record.headers if value is not None}
         span: AbstractContextManager[object] = self._tracer.start_as_current_span(
             f"process {record.topic}",
-            context=propagate.extract(carrier),
+            context=trace_context(record),
             kind=SpanKind.CONSUMER,
             attributes=_attributes(record, self._group),
         )
@@ -66,27 +60,3 @@ def _attributes(record: ConsumerRecord, group: str) -> dict[str, str | int | boo
     if record.value is None:
         found["messaging.kafka.message.tombstone"] = True
     return found
-
-
-def trace_headers(headers: Iterable[Header] = ()) -> list[Header]:
-    """Returns headers with those that carry the trace of the current span, `traceparent` with OpenTelemetry's default propagator.
-
-    ::
-
-        await producer.send("orders", value, headers=trace_headers())
-
-    Args:
-        headers: The record's other headers; one of a former trace is replaced.
-
-    Returns:
-        Them alone where the program has not imported OpenTelemetry, or no span is current.
-    """
-    others = list(headers)
-    if _API not in sys.modules:
-        return others
-    from opentelemetry import propagate
-
-    carrier: dict[str, str] = {}
-    propagate.inject(carrier)
-    kept = [(name, value) for name, value in others if name not in carrier]
-    return [*kept, *((name, value.encode()) for name, value in carrier.items())]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from test_worker import servers, work
 
-from replog import Producer, Worker
-from replog.client import ConsumerRecord
-from replog.records import TimestampType
-from replog.worker import trace_headers
+from replog import Consumer, Producer, Worker
+from replog.client import ConsumerRecord, SyncProducer, trace_context, trace_headers
+from replog.client.tracing import with_trace
+from replog.records import Header, TimestampType
+from replog.worker.results import Results
 from replog.worker.tracing import Spans
 
 trace = pytest.importorskip("opentelemetry.trace")
@@ -22,7 +25,9 @@ pytestmark = pytest.mark.cluster
 __all__ = ["servers"]  # a fixture
 
 
-async def test_each_call_of_a_handler_is_a_span_below_that_of_the_sender(servers: str) -> None:
+@pytest.fixture(scope="module")
+def spans() -> Any:
+    """Returns what collects the spans of this process."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -31,6 +36,10 @@ async def test_each_call_of_a_handler_is_a_span_below_that_of_the_sender(servers
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     trace.set_tracer_provider(provider)
+    return spans
+
+
+async def test_each_call_of_a_handler_is_a_span_below_that_of_the_sender(servers: str, spans: Any) -> None:
     onward: list[list[tuple[str, bytes | None]]] = []
 
     def handle(record: ConsumerRecord) -> None:
@@ -40,7 +49,7 @@ async def test_each_call_of_a_handler_is_a_span_below_that_of_the_sender(servers
 
     async with Producer(servers) as producer:
         with trace.get_tracer("test").start_as_current_span("order") as order:
-            await producer.send_and_wait("jobs", b"value", b"key", 1, headers=trace_headers([("a", b"1")]))
+            await producer.send_and_wait("jobs", b"value", b"key", 1, headers=[("a", b"1")])
     settings = {"group": "workers", "bootstrap_servers": servers, "retry_backoff_ms": 1}
     await work(Worker(handle, "jobs", **settings), lambda: len(onward) == 2)  # type: ignore[arg-type]
     failed, handled = [each for each in spans.get_finished_spans() if each.name == "process jobs"]
@@ -64,9 +73,45 @@ async def test_each_call_of_a_handler_is_a_span_below_that_of_the_sender(servers
     assert handled.kind is trace.SpanKind.CONSUMER
 
 
+async def test_a_producer_adds_the_current_span_to_each_record(servers: str, spans: Any) -> None:
+    """By itself, from the thread of a caller without a loop, too; a trace that the record has is kept."""
+    given: list[Header] = [("traceparent", b"00-11111111111111111111111111111111-2222222222222222-01")]
+
+    def send() -> Any:
+        with SyncProducer(servers) as producer, trace.get_tracer("test").start_as_current_span("sync") as span:
+            producer.send("jobs", b"new", partition=0).result()
+            producer.send("jobs", b"kept", partition=0, headers=given).result()
+            producer.send_many("jobs", [b"many"], partition=0).result()
+            with pytest.raises(TypeError, match="a list of"):
+                producer.send("jobs", b"", headers={"a": b""})  # type: ignore[arg-type]  # what is tested
+        return span
+
+    span = await asyncio.to_thread(send)
+    async with Consumer(servers) as consumer:
+        await consumer.assign([("jobs", 0)])
+        records: list[ConsumerRecord] = []
+        while len(records) < 3:
+            records += await consumer.poll()
+    new, kept, many = records
+    assert trace.get_current_span(trace_context(new)).get_span_context().span_id == span.get_span_context().span_id
+    assert (list(kept.headers), list(many.headers)) == (given, [])
+
+
+def test_results_have_the_span_of_their_handler(spans: Any) -> None:
+    """They are written when it is over."""
+    results = Results(1 << 20)
+    with trace.get_tracer("test").start_as_current_span("handler") as span:
+        results.send("bills", b"value", headers=[("a", b"1")])
+    (header,) = (value for name, value in results.end()[0].headers if name == "traceparent")
+    assert f"{span.get_span_context().span_id:016x}" in (header or b"").decode()
+
+
 def test_without_opentelemetry_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     record = ConsumerRecord("t", 0, 0, 0, TimestampType.CREATE_TIME, None, None, ())
     assert isinstance(Spans("g").around(record), nullcontext)
-    assert trace_headers([("a", b"1")]) == [("a", b"1")]
+    headers: list[Header] = [("a", b"1")]
+    assert trace_headers(headers) == headers
+    assert with_trace(headers) is headers
+    assert trace_context(record) is None
     assert "opentelemetry.trace" not in sys.modules

@@ -45,6 +45,7 @@ from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, 
 from replog.client.producer.router import Router, TopicQueues, lost_text
 from replog.client.protocol.seam import TimedTransport, Transport
 from replog.client.settings import refuse_unknown
+from replog.client.tracing import is_tracing, with_trace
 from replog.client.typed_records import RecordEncoder
 from replog.client.types import K, RecordMetadata, V
 from replog.codecs import ValueCodec
@@ -198,6 +199,9 @@ class Producer(Generic[K, V]):
         self._encoder = RecordEncoder.of(key, value)
         append = self._appender.append
         self._append: Callable[..., Delivery | None] = append if self._encoder is None else self._encoder.before(append)
+        self._is_tracing = is_tracing()
+        if self._is_tracing:
+            self._append = _look_closer
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
@@ -378,7 +382,8 @@ class Producer(Generic[K, V]):
             partition: The partition to write to; None lets the partitioner choose.
             timestamp_ms: The time of the record, milliseconds since 1970; None is now, by the clock of the transport if
                 it has one (a simulated network).
-            headers: Pairs of a name and bytes or None.
+            headers: Pairs of a name and bytes or None.  Where OpenTelemetry was imported before this producer was made, the headers of
+                the current span are added, `traceparent` as a rule, unless they have some already.
 
         Returns:
             The outcome; awaiting it gives the `RecordMetadata`.
@@ -396,6 +401,9 @@ class Producer(Generic[K, V]):
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:  # nearly always: all of the rest has to be looked at once in a batch or a turn
             return delivery
+        if self._is_tracing:
+            headers_bytes_bound(headers)  # refuses what are no headers
+            headers = with_trace(headers)
         if self._encoder is None:
             return await self._send(topic, value, key, partition, timestamp_ms, headers)
         data, key_data = self._encoder.encode(topic, value, key)
@@ -682,6 +690,10 @@ class Producer(Generic[K, V]):
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         self._view.home.enter()
+
+
+def _look_closer(*_: object) -> None:
+    """Leaves each record to the way that looks at everything: its trace belongs into its headers."""
 
 
 def _clock_of(transport: Transport | None) -> Callable[[], int]:
