@@ -119,7 +119,7 @@ def use_protobuf(url: str, client: SchemaRegistryClient) -> None:
     assert registry.plain().decode(ours.encode(item)) == {"name": "n", "price": {"cents": 3}}
     with pytest.raises(ValueError, match=r"a message shop\.Other, not shop\.Order\.Item"):
         ours.decode(ours.encode(item)[:5] + b"\0")
-    pytest.importorskip("grpc_tools", reason="protoc, which reads text of .proto, comes with the extra dev")
+    pytest.importorskip("grpc_tools", reason="protoc, which reads text of .proto, comes with the extra registry")
     text = Schema("PROTOBUF", 'syntax = "proto3"; message T { int32 x = 1; }')
     data = b"\0" + registry.register("t-value", text).to_bytes(4, "big") + b"\0\x08\x07"
     assert registry.plain().decode(data) == {"x": 7}

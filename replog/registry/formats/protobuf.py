@@ -1,7 +1,7 @@
 """Protocol Buffers: schemas as descriptors; whether a reader understands the bytes of a writer.
 
 A schema is the base64 of a serialized FileDescriptorProto, as Confluent's Python client registers it, or the text of a .proto file.
-Text is read by protoc, which the package grpcio-tools brings; without that it is no schema that can be judged.
+Text is read by protoc, which the package grpcio-tools of the extra brings; without that it is no schema that can be judged.
 """
 
 from __future__ import annotations

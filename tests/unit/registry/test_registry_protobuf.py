@@ -11,7 +11,7 @@ from google.protobuf import timestamp_pb2
 from replog.registry.formats.protobuf import ProtobufSchema, parse_protobuf, protobuf_problems, serialized
 from replog.registry.model import RegistryRefusedError
 
-pytest.importorskip("grpc_tools", reason="protoc, which reads the schemas below, comes with the extra dev")
+pytest.importorskip("grpc_tools", reason="protoc, which reads the schemas below, comes with the extra registry")
 
 HEAD = 'syntax = "proto3"; package shop; '
 ORDER = "message Order { string table = 1; int32 total = 2; oneof by { string cash = 3; } repeated string tags = 4; } message Refund {}"
