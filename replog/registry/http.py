@@ -15,6 +15,7 @@ from replog.config.kinds import names_loopback
 from replog.registry.model import (
     INVALID_LEVEL,
     INVALID_MODE,
+    INVALID_SUBJECT,
     INVALID_VERSION,
     LEVEL_NOT_SET,
     MODE_NOT_SET,
@@ -24,10 +25,11 @@ from replog.registry.model import (
     SchemaContent,
     SchemaKind,
 )
-from replog.registry.service import RegistryService, content_json, version_json
+from replog.registry.service import RegistryService, content_json, says_something, version_json
 from replog.registry.state import LATEST, RegistryState
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 
 BODY_BYTES_MAX: Final = 2 << 20
 """Of a request: a schema is text in JSON, in which each byte may need two."""
@@ -167,8 +169,8 @@ class _Handlers:
     async def _metadata_version(self, _: web.Request) -> _Answer:
         return _Answer({"version": f"replog {__version__}", "commitId": ""})
 
-    async def _contexts(self, _: web.Request) -> _Answer:
-        return _Answer(["."])
+    async def _contexts(self, request: web.Request) -> _Answer:
+        return _Answer(_page(request, ["."]))
 
     async def _types(self, _: web.Request) -> _Answer:
         return _Answer([SchemaKind.JSON, SchemaKind.PROTOBUF, SchemaKind.AVRO])
@@ -179,12 +181,12 @@ class _Handlers:
         prefix = request.query.get("subjectPrefix", "")
         deleted, only = _flag(request, "deleted"), _flag(request, "deletedOnly")
         names = await self._service.read(lambda state: state.subjects(deleted=deleted, deleted_only=only))
-        return _Answer([name for name in names if name.startswith(prefix.removeprefix(":*:"))])
+        return _Answer(_page(request, [name for name in names if name.startswith(prefix.removeprefix(":*:"))]))
 
     async def _versions(self, request: web.Request) -> _Answer:
         subject, deleted = _subject(request), _flag(request, "deleted")
         found = await self._service.read(lambda state: state.versions_or_raise(subject, deleted=deleted))
-        return _Answer([each.version for each in found])
+        return _Answer(_page(request, [each.version for each in found]))
 
     async def _version(self, request: web.Request) -> _Answer:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
@@ -205,7 +207,7 @@ class _Handlers:
             found = state.version(subject, number, deleted=True)
             return sorted({each.id for each in state.referrers(subject, found.version)})
 
-        return _Answer(await self._service.read(question))
+        return _Answer(_page(request, await self._service.read(question)))
 
     async def _register(self, request: web.Request) -> _Answer:
         found = await self._service.register(_subject(request), await request.read())
@@ -245,12 +247,12 @@ class _Handlers:
     async def _schema_subjects(self, request: web.Request) -> _Answer:
         schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")
         users = await self._service.read(lambda state: state.users(schema_id, deleted=deleted))
-        return _Answer(sorted({each.subject for each in users}))
+        return _Answer(_page(request, sorted({each.subject for each in users})))
 
     async def _schema_versions(self, request: web.Request) -> _Answer:
         schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")
         users = await self._service.read(lambda state: state.users(schema_id, deleted=deleted))
-        return _Answer([{"subject": each.subject, "version": each.version} for each in users])
+        return _Answer(_page(request, [{"subject": each.subject, "version": each.version} for each in users]))
 
     # ---- compatibility ---------------------------------------------------------------------------------------------
 
@@ -263,7 +265,7 @@ class _Handlers:
         return _Answer(told)
 
     async def _level(self, request: web.Request) -> _Answer:
-        subject, falls_back = request.match_info.get("subject"), _flag(request, "defaultToGlobal")
+        subject, falls_back = _subject_or_all(request), _flag(request, "defaultToGlobal")
 
         def question(state: RegistryState) -> CompatibilityLevel:
             found = state.level(subject) or (state.level(None) if falls_back else None)
@@ -276,16 +278,18 @@ class _Handlers:
         return _Answer({"compatibilityLevel": await self._service.read(question)})
 
     async def _set_level(self, request: web.Request) -> _Answer:
-        level = _choice(await request.read(), "compatibility", CompatibilityLevel, INVALID_LEVEL)
-        return _Answer({"compatibility": await self._service.set_level(request.match_info.get("subject"), level)})
+        body = await request.read()
+        level = _choice(body, "compatibility", CompatibilityLevel, INVALID_LEVEL)
+        _refuse_others(body)
+        return _Answer({"compatibility": await self._service.set_level(_subject_or_all(request), level)})
 
     async def _drop_level(self, request: web.Request) -> _Answer:
-        return _Answer({"compatibilityLevel": await self._service.set_level(request.match_info.get("subject"), None)})
+        return _Answer({"compatibilityLevel": await self._service.set_level(_subject_or_all(request), None)})
 
     # ---- modes -----------------------------------------------------------------------------------------------------
 
     async def _mode(self, request: web.Request) -> _Answer:
-        subject, falls_back = request.match_info.get("subject"), _flag(request, "defaultToGlobal")
+        subject, falls_back = _subject_or_all(request), _flag(request, "defaultToGlobal")
 
         def question(state: RegistryState) -> RegistryMode:
             found = state.mode(subject) or (state.mode(None) if falls_back else None)
@@ -299,15 +303,38 @@ class _Handlers:
 
     async def _set_mode(self, request: web.Request) -> _Answer:
         mode = _choice(await request.read(), "mode", RegistryMode, INVALID_MODE)
-        return _Answer({"mode": await self._service.set_mode(request.match_info.get("subject"), mode)})
+        set_mode, subject, is_forced = self._service.set_mode, _subject_or_all(request), _flag(request, "force")
+        return _Answer({"mode": await set_mode(subject, mode, is_forced=is_forced)})
 
     async def _drop_mode(self, request: web.Request) -> _Answer:
-        return _Answer({"mode": await self._service.set_mode(request.match_info.get("subject"), None)})
+        return _Answer({"mode": await self._service.set_mode(_subject_or_all(request), None)})
 
 
 def _subject(request: web.Request) -> str:
-    """Returns the subject in a path; that of the default context may be written with it."""
-    return request.match_info["subject"].removeprefix(":.:")
+    """Returns the subject in a path; that of the default context may be written with it.
+
+    Raises:
+        RegistryRefusedError: 42208: it is of another context.
+    """
+    subject = request.match_info["subject"].removeprefix(":.:")
+    if subject.startswith(":."):
+        raise RegistryRefusedError(
+            INVALID_SUBJECT,
+            f"'{subject[:100]}' is of another context, and this registry has one only: leave the context out",
+        )
+    return subject
+
+
+def _subject_or_all(request: web.Request) -> str | None:
+    """Returns the subject in a path; None where it is of all subjects."""
+    return _subject(request) if "subject" in request.match_info else None
+
+
+def _page(request: web.Request, found: list[T]) -> list[T]:
+    """Returns the part of a list that is asked for, by `offset` and `limit`; a negative limit is none."""
+    offset, limit = (_whole(request.query.get(name, "")) for name in ("offset", "limit"))
+    rest = found[max(offset, 0) :]
+    return rest if limit < 0 else rest[:limit]
 
 
 def _flag(request: web.Request, name: str) -> bool:
@@ -345,6 +372,21 @@ def _choice(body: bytes, name: str, kind: type[E], code: int) -> E:
         raise RegistryRefusedError(
             code, f"Invalid {name}: the body is an object with {name!r}, one of {', '.join(kind)}"
         ) from None
+
+
+def _refuse_others(body: bytes) -> None:
+    """Refuses what a level of compatibility is set with, and nobody would apply: rules, metadata, an alias and the like.
+
+    Raises:
+        RegistryRefusedError: 42203.
+    """
+    others = sorted(
+        name for name, value in msgspec.json.decode(body).items() if says_something(value) and name != "compatibility"
+    )
+    if others:
+        raise RegistryRefusedError(
+            INVALID_LEVEL, f"this registry knows no {', '.join(others)[:200]}: set 'compatibility' alone"
+        )
 
 
 def _text(content: SchemaContent) -> web.Response:

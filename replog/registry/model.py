@@ -31,10 +31,11 @@ class CompatibilityLevel(StrEnum):
 
 
 class RegistryMode(StrEnum):
-    """Whether schemas may be registered and deleted."""
+    """Whether schemas may be registered and deleted; IMPORT: registered with the ids that they have in another registry."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
+    IMPORT = "IMPORT"
 
 
 DEFAULT_LEVEL: Final = CompatibilityLevel.BACKWARD
@@ -50,7 +51,7 @@ class SchemaReference(msgspec.Struct, frozen=True):
 
 
 class SchemaContent(msgspec.Struct, frozen=True):
-    """A schema by what it says; equal contents have one id, in whatever subjects they are."""
+    """A schema by what it says; equal contents have one id, in whatever subjects they are, and more only by an import."""
 
     kind: SchemaKind
     text: str

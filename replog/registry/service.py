@@ -13,6 +13,7 @@ from replog.registry.formats.protobuf import serialized
 from replog.registry.formats.table import FORMATS, ParsableSchema, incompatibilities, parsed
 from replog.registry.model import (
     DEFAULT_LEVEL,
+    DEFAULT_MODE,
     INCOMPATIBLE,
     INVALID_SCHEMA,
     INVALID_SUBJECT,
@@ -52,6 +53,9 @@ CLOSURE_MAX: Final = 1_000
 """Schemas that one refers to, directly or not."""
 
 SUBJECT_LENGTH_MAX: Final = 255
+ID_MAX: Final = (1 << 31) - 1
+"""Of schemas and versions: a signed number of 32 bits stands in front of each value."""
+
 VERSIONS_MAX: Final = 50_000
 ALL_SCHEMAS_BYTES_MAX: Final = 256 << 20
 """What a server keeps in memory; more are not registered."""
@@ -67,7 +71,11 @@ class _Body(msgspec.Struct):
 
     schema: str
     schemaType: SchemaKind = SchemaKind.AVRO  # noqa: N815 -- as it stands in JSON
-    references: tuple[SchemaReference, ...] = ()
+    references: tuple[SchemaReference, ...] | None = None
+    id: int | None = None
+    version: int | None = None
+    metadata: object = None
+    ruleSet: object = None  # noqa: N815 -- likewise
 
 
 class RegistryService:
@@ -112,7 +120,10 @@ class RegistryService:
             RegistryRefusedError: It is none (42201), does not follow those before it (409), or nothing may be registered (42205).
         """
         _require_subject(subject)
-        content = _content(body)
+        given = _given(body)
+        content = _content_of(given)
+        if (given.id or 0) > 0:
+            return await self._import(subject, content, given)
         made: list[SchemaVersion] = []
 
         async def decide(state: RegistryState) -> Change | None:
@@ -120,11 +131,11 @@ class RegistryService:
             if found := state.with_content(subject, content):
                 made.append(found)
                 return None
-            _require_writable(state, subject)
+            _require_mode(state, subject, RegistryMode.READWRITE)
             _require_room(state, content)
             schema_id = state.id_of(content) or state.last_id + 1
-            numbers = [each.version for each in state.versions(subject, deleted=True)]
-            added = AddVersion(subject, max(numbers, default=0) + 1, schema_id, content)
+            added = AddVersion(subject, _next_version(state, subject), schema_id, content)
+            _require_numbers(added)
             if problems := await self._problems(state, subject, content, state.versions(subject)):
                 level = _level(state, subject)
                 told = "; ".join(problems[:20])
@@ -134,6 +145,34 @@ class RegistryService:
                     f"(compatibility {level}): {told}",
                 )
             made.append(SchemaVersion(subject, added.version, added.id, content))
+            return added
+
+        await self._log.change(decide)
+        return made[0]
+
+    async def _import(self, subject: str, content: SchemaContent, given: _Body) -> SchemaVersion:
+        """Registers a schema with the id, and the version, that it has in another registry; compatible with nothing.
+
+        Raises:
+            RegistryRefusedError: The subject is not in the mode IMPORT, or the id or the version is another schema's (42205).
+        """
+        parsable = _parsable(await self.read(lambda state: state), content)
+        async with self._checks:
+            await asyncio.to_thread(parsed, parsable)
+        made: list[SchemaVersion] = []
+
+        async def decide(state: RegistryState) -> Change | None:
+            number = max(given.version or 0, 0)  # 0, and -1 of Confluent's clients: the next one
+            added = AddVersion(subject, number or _next_version(state, subject), given.id or 0, content)
+            same = [each for each in state.versions(subject) if (each.id, each.content) == (added.id, content)]
+            made[:] = [each for each in same if number in {0, each.version}][:1]
+            if made:
+                return None
+            _require_mode(state, subject, RegistryMode.IMPORT)
+            _require_room(state, content)
+            _require_numbers(added)
+            _require_free(state, added)
+            made[:] = [SchemaVersion(subject, added.version, added.id, content)]
             return added
 
         await self._log.change(decide)
@@ -273,8 +312,19 @@ class RegistryService:
         await self._log.change(decide)
         return level or before[0]
 
-    async def set_mode(self, subject: str | None, mode: RegistryMode | None) -> RegistryMode:
-        """Sets a mode, or takes it back (None); returns the one that was set before, or holds.  Raises: As `set_level`."""
+    async def set_mode(
+        self, subject: str | None, mode: RegistryMode | None, *, is_forced: bool = False
+    ) -> RegistryMode:
+        """Sets a mode, or takes it back (None); returns the one that was set before, or holds.
+
+        Args:
+            subject: The subject; None: all that have no mode of their own.
+            mode: The mode.
+            is_forced: Whether IMPORT is set where there are schemas already, whose ids those to come may have.
+
+        Raises:
+            RegistryRefusedError: 40409: there is none to take back; 42205: there are schemas, and it is not forced.
+        """
         before: list[RegistryMode] = []
 
         async def decide(state: RegistryState) -> Change | None:
@@ -283,6 +333,8 @@ class RegistryService:
                 raise RegistryRefusedError(
                     MODE_NOT_SET, f"Subject '{subject}' does not have subject-level mode configured"
                 )
+            if mode is RegistryMode.IMPORT and mode != found and not is_forced:
+                _require_none(state, subject)
             before[:] = [found or RegistryMode.READWRITE]
             return None if found == mode else SetMode(subject, mode)
 
@@ -291,22 +343,36 @@ class RegistryService:
 
 
 def _content(body: bytes) -> SchemaContent:
+    return _content_of(_given(body))
+
+
+def _given(body: bytes) -> _Body:
     try:
-        given = msgspec.json.decode(body, type=_Body)
+        return msgspec.json.decode(body, type=_Body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RegistryRefusedError(
             INVALID_SCHEMA, f"Invalid schema: the body is no request with one: {error}"
         ) from error
+
+
+def _content_of(given: _Body) -> SchemaContent:
+    for name, extra in (("metadata", given.metadata), ("ruleSet", given.ruleSet)):
+        if says_something(extra):  # to drop what was agreed on about data would be worse than to refuse it
+            raise RegistryRefusedError(
+                INVALID_SCHEMA,
+                f"Invalid schema: this registry keeps no {name}, and so nobody would apply it: leave it out",
+            )
     size = len(given.schema.encode(errors="surrogatepass"))
     if size > SCHEMA_BYTES_MAX:
         raise RegistryRefusedError(
             INVALID_SCHEMA, f"Invalid schema: it has {size} bytes, at most {SCHEMA_BYTES_MAX} are taken"
         )
-    if len(given.references) > REFERENCES_MAX:
+    references = given.references or ()
+    if len(references) > REFERENCES_MAX:
         raise RegistryRefusedError(
-            INVALID_SCHEMA, f"Invalid schema: {len(given.references)} references, at most {REFERENCES_MAX}"
+            INVALID_SCHEMA, f"Invalid schema: {len(references)} references, at most {REFERENCES_MAX}"
         )
-    return SchemaContent(given.schemaType, FORMATS[given.schemaType].canonical(given.schema), given.references)
+    return SchemaContent(given.schemaType, FORMATS[given.schemaType].canonical(given.schema), references)
 
 
 def _parsable(state: RegistryState, content: SchemaContent) -> ParsableSchema:
@@ -337,8 +403,52 @@ def _require_subject(subject: str) -> None:
 
 
 def _require_writable(state: RegistryState, subject: str) -> None:
-    if (state.mode(subject) or state.mode(None)) is not RegistryMode.READWRITE:
+    if _mode(state, subject) is RegistryMode.READONLY:
         raise RegistryRefusedError(NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
+
+
+def _require_mode(state: RegistryState, subject: str, mode: RegistryMode) -> None:
+    _require_writable(state, subject)
+    if _mode(state, subject) is not mode:
+        name, how = ("import", "without") if mode is RegistryMode.IMPORT else ("read-write", "with")
+        raise RegistryRefusedError(
+            NOT_PERMITTED, f"Subject '{subject}' is not in {name} mode: set the mode {mode}, or register {how} an id"
+        )
+
+
+def _mode(state: RegistryState, subject: str) -> RegistryMode:
+    return state.mode(subject) or state.mode(None) or DEFAULT_MODE
+
+
+def _require_none(state: RegistryState, subject: str | None) -> None:
+    if state.subjects(deleted=True) if subject is None else state.versions(subject, deleted=True):
+        raise RegistryRefusedError(
+            NOT_PERMITTED,
+            "Cannot import since there are schemas already, also such as are deleted softly: delete them for good, or ask with force=true",
+        )
+
+
+def _require_free(state: RegistryState, added: AddVersion) -> None:
+    """Refuses an import that would change what an id or a version means to those who have it."""
+    if added.version in {each.version for each in state.versions(added.subject, deleted=True)}:
+        raise RegistryRefusedError(
+            NOT_PERMITTED, f"Overwriting version {added.version} of '{added.subject}' is not permitted"
+        )
+    if state.has_id(added.id) and state.content(added.id) != added.content:
+        raise RegistryRefusedError(NOT_PERMITTED, f"Overwrite new schema with id {added.id} is not permitted.")
+
+
+def _require_numbers(added: AddVersion) -> None:
+    if not (0 < added.id <= ID_MAX and 0 < added.version <= ID_MAX):
+        raise RegistryRefusedError(
+            NOT_PERMITTED,
+            f"id {added.id} and version {added.version} of '{added.subject}' must be from 1 to {ID_MAX}; the next id is one more than "
+            "the largest that was ever registered or imported",
+        )
+
+
+def _next_version(state: RegistryState, subject: str) -> int:
+    return 1 + max((each.version for each in state.versions(subject, deleted=True)), default=0)
 
 
 def _require_room(state: RegistryState, content: SchemaContent) -> None:
@@ -348,6 +458,11 @@ def _require_room(state: RegistryState, content: SchemaContent) -> None:
             f"the registry is full: it keeps {VERSIONS_MAX} versions and {ALL_SCHEMAS_BYTES_MAX >> 20} MiB of schemas; "
             "delete what is not used, for good",
         )
+
+
+def says_something(value: object) -> bool:
+    """Returns whether a value of JSON is more than nothing: null, false, empty, or an object of such."""
+    return any(map(says_something, value.values())) if isinstance(value, dict) else bool(value)
 
 
 def version_json(version: SchemaVersion) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ class RegistryState:
         self.last_id = 0
         self.schema_bytes = 0
         self._contents: dict[int, SchemaContent] = {}
-        self._ids: dict[SchemaContent, int] = {}
+        self._ids: dict[SchemaContent, set[int]] = {}
         self._subjects: dict[str, dict[int, SchemaVersion]] = {}
         self._users: dict[int, set[tuple[str, int]]] = {}
         self._levels: dict[str | None, CompatibilityLevel] = {}
@@ -77,7 +77,7 @@ class RegistryState:
         self.last_id = max(self.last_id, added.id)
         if added.id not in self._contents:
             self._contents[added.id] = added.content
-            self._ids[added.content] = added.id
+            self._ids.setdefault(added.content, set()).add(added.id)
             self.schema_bytes += len(added.content.text)
         self._subjects.setdefault(added.subject, {})[added.version] = added
         self._users.setdefault(added.id, set()).add((added.subject, added.version))
@@ -96,7 +96,10 @@ class RegistryState:
         users = self._users[found.id]
         users.discard((subject, version))
         if not users:
-            del self._users[found.id], self._contents[found.id], self._ids[found.content]
+            del self._users[found.id], self._contents[found.id]
+            self._ids[found.content].discard(found.id)
+            if not self._ids[found.content]:
+                del self._ids[found.content]
             self.schema_bytes -= len(found.content.text)
 
     # ---- questions -------------------------------------------------------------------------------------------------
@@ -156,6 +159,10 @@ class RegistryState:
             raise RegistryRefusedError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return found
 
+    def has_id(self, schema_id: int) -> bool:
+        """Returns whether there is a schema with an id."""
+        return schema_id in self._contents
+
     def users(self, schema_id: int, *, deleted: bool = False) -> list[SchemaVersion]:
         """Returns the versions that have a schema, by subject and number.
 
@@ -167,8 +174,8 @@ class RegistryState:
         return [each for each in found if deleted or not each.deleted]
 
     def id_of(self, content: SchemaContent) -> int | None:
-        """Returns the id of a schema; None where it has none yet."""
-        return self._ids.get(content)
+        """Returns the id of a schema, the smallest of several that were imported; None where it has none yet."""
+        return min(self._ids.get(content, ()), default=None)
 
     def with_content(self, subject: str, content: SchemaContent, *, deleted: bool = False) -> SchemaVersion | None:
         """Returns the last version of a subject with a schema; None: none has it."""

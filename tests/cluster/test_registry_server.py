@@ -13,7 +13,17 @@ from typing import Any
 
 import aiohttp
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    ConfigCompatibilityLevel,
+    Rule,
+    RuleKind,
+    RuleMode,
+    RuleSet,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    ServerConfig,
+)
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 import replog
@@ -79,6 +89,60 @@ def use_its_methods(client: SchemaRegistryClient) -> None:
 async def test_confluents_client_is_served(servers: str) -> None:
     async with RegistryServer(servers, listen="127.0.0.1:0") as server:
         await asyncio.to_thread(use_confluents_client, server.url)
+
+
+def import_by_confluents_client(url: str) -> None:
+    """Schemas keep the ids of the registry that they come from; afterwards new ones have later ids."""
+    a, b, c = (Schema(avro(name), "AVRO") for name in "abc")
+    with SchemaRegistryClient({"url": url, "max.retries": 0}) as client:
+        assert client.update_global_mode("IMPORT") == "IMPORT"
+        assert refused(client.register_schema, "s", a) == 42205  # without an id
+
+        def register(subject: str, schema: Schema, **more: int) -> int:
+            return int(client._rest_client.post(f"subjects/{subject}/versions", {**schema.to_dict(), **more})["id"])
+
+        given = [("s", a, 70, 3), ("s", b, 71, 5), ("t", a, 70, 1), ("u", a, 72, 1), ("s", a, 70, 3)]
+        assert [register(of, schema, id=id_, version=at) for of, schema, id_, at in given] == [70, 71, 70, 72, 70]
+        assert register("s", c, id=73) == 73
+        assert client.get_versions("s") == [3, 5, 6]
+        assert refused(register, "v", b, id=70) == 42205
+        assert refused(register, "s", c, id=73, version=3) == 42205
+        assert refused(register, "s", c, id=(1 << 31), version=9) == 42205
+        client.update_global_mode("READWRITE")
+        assert refused(register, "w", b, id=99) == 42205
+        assert client.register_schema("w", a) == 70
+        assert client.register_schema("w", Schema(avro("a", FIELD, FIELD | {"name": "y", "default": 0}), "AVRO")) == 74
+        assert refused(client.update_mode, "s", "IMPORT") == 42205
+        assert client.update_mode("s", "IMPORT", force=True) == "IMPORT"
+        assert client.delete_version("u", 1) == 1
+        assert client.delete_version("u", 1, permanent=True) == 1
+        assert client.register_schema("x", a) == 70
+
+
+async def test_schemas_are_imported_with_their_ids(servers: str) -> None:
+    async with RegistryServer(servers, listen="127.0.0.1:0") as server:
+        await asyncio.to_thread(import_by_confluents_client, server.url)
+
+
+def ask_for_what_is_not_there(url: str) -> None:
+    rule = Rule("r", None, RuleKind.CONDITION, RuleMode.WRITE, "CEL", None, None, "true", None, None, disabled=False)
+    with SchemaRegistryClient({"url": url, "max.retries": 0}) as client:
+        full = ConfigCompatibilityLevel.FULL
+        plain = Schema(avro("A"), "AVRO").to_dict()
+        for more in ({"ruleSet": RuleSet(None, [rule]).to_dict()}, {"metadata": {"properties": {"owner": "me"}}}):
+            assert refused(client._rest_client.post, "subjects/a/versions", {**plain, **more}) == 42201
+        assert client.register_schema("a", Schema(avro("A"), "AVRO", [], None, RuleSet([], []))) == 1
+        assert refused(client.set_config, "a", ServerConfig(full, compatibility_group="major")) == 42203
+        assert client.set_config("a", ServerConfig(full))["compatibility"] == "FULL"
+        assert refused(client.register_schema, ":.other:a", Schema(avro("A"), "AVRO")) == 42208
+        assert client.register_schema(":.:b", Schema(avro("A"), "AVRO")) == 1
+        assert client.get_contexts() == ["."]
+        assert [client.get_subjects(offset=at, limit=1) for at in (0, 1, 2)] == [["a"], ["b"], []]
+
+
+async def test_what_this_registry_does_not_keep_is_refused_not_dropped(servers: str) -> None:
+    async with RegistryServer(servers, listen="127.0.0.1:0") as server:
+        await asyncio.to_thread(ask_for_what_is_not_there, server.url)
 
 
 class Caller:
