@@ -82,6 +82,7 @@ async def _client(app: web.Application, settings: ConsoleSettings) -> AsyncItera
     context = app[CONTEXT] = Context(settings)
     try:
         async with context.admin:
+            context.start()
             yield
     finally:
         await context.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar
@@ -15,11 +17,13 @@ from replog.client.admin.group_descriptions import PartitionLag
 from replog.client.admin.group_health import GroupWatch
 from replog.client.admin.health import ClusterHealth, cluster_health
 from replog.client.types import OffsetAndTimestamp
+from replog.console.history import SAMPLE_S, LagHistory
 from replog.console.kept import KeptAnswer
 from replog.console.settings import ConsoleSettings
 from replog.coordinator.describing.requests import ListedGroup
 from replog.errors import ReplogError
 from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo
+from replog.waiting.task_ends import end_tasks
 
 ASK_MS: Final = 5_000
 """How long the brokers may take for one question."""
@@ -43,6 +47,8 @@ LAGS_KEPT_S: Final = 3.0
 
 BUFFER_BYTES: Final = 8 << 20
 """What one consumer fetches ahead."""
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Lags = dict[str, tuple[PartitionLag, ...]]
@@ -89,14 +95,21 @@ class Context:
         self.health = KeptAnswer(self._health, HEALTH_KEPT_S)
         self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
         self.all_lags = KeptAnswer(self._all_lags, LAGS_KEPT_S)
+        self.lag_history = LagHistory()
+        self._noting: asyncio.Task[None] | None = None
         self.readers = asyncio.Semaphore(READERS_MAX)
         self.metadata_reader = asyncio.Lock()
         self._group_slots = asyncio.Semaphore(GROUPS_TOGETHER)
         self.requests = Places(REQUESTS_MAX, "questions are being answered; ask again")
         self.streams = Places(STREAMS_MAX, "searches and tails run; end one of them")
 
+    def start(self) -> None:
+        """Begins to note how far groups are behind."""
+        self._noting = asyncio.create_task(self._note_lags(), name="console-lags")
+
     async def close(self) -> None:
         """Ends what is under way, and the connections."""
+        await end_tasks(self._noting)
         await self.health.close()
         await self.sizes.close()
         await self.all_lags.close()
@@ -163,6 +176,18 @@ class Context:
         """Returns how many groups there are, and the lags of the first of them."""
         groups = await self.listed_groups()
         return len(groups), await self.lags_of(group.group_id for group in groups[:GROUPS_MAX])
+
+    async def _note_lags(self) -> None:
+        """Looks at all groups again and again; where brokers do not answer, the curves have a gap."""
+        while True:
+            try:
+                _, found = await self.all_lags.get()
+            except ReplogError as error:
+                _log.debug("the lags of groups are not known now: %s", error)
+            else:
+                sums = {group: sum(each.lag or 0 for each in lags) for group, lags in found.items()}
+                self.lag_history.add(time.time_ns() // 1_000_000, sums)
+            await asyncio.sleep(SAMPLE_S)
 
     async def _health(self) -> ClusterHealth:
         return replace(await cluster_health(self.admin), groups=await self._groups.look())

@@ -71,6 +71,7 @@ async def group(request: web.Request) -> web.Response:
             "now_ms": time.time_ns() // 1_000_000,
             "partitions_count": len(lags),
             "partitions": partitions,
+            "history": context.lag_history.of(name),
             **summed(lags),
         }
     )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
 from aiohttp import web
 from msgspec.structs import asdict
 
+from replog.cli.metadata.log import metadata_directory
 from replog.cli.views.health import facts, sentence
 from replog.console.asking import answered
 from replog.console.context import ASK_MS, CONTEXT
+from replog.log.snapshots.files import parse_snapshot_name
+
+SNAPSHOTS_MAX: Final = 20
+"""Snapshots that are shown, the newest; a node keeps as many as its retention asks for."""
 
 
 async def about(request: web.Request) -> web.Response:
@@ -41,5 +52,35 @@ async def health(request: web.Request) -> web.Response:
 
 
 async def quorum(request: web.Request) -> web.Response:
-    """Tells the leader, the voters and the observers of the metadata quorum."""
-    return answered(await request.app[CONTEXT].admin.describe_quorum(timeout_ms=ASK_MS))
+    """Tells the leader, the voters and the observers of the metadata quorum, and the snapshots of the node whose folder is known."""
+    context = request.app[CONTEXT]
+    found, folder = await context.admin.describe_quorum(timeout_ms=ASK_MS), context.settings.metadata_dir
+    snapshots = None if folder is None else await asyncio.to_thread(snapshots_in, folder)
+    return answered(asdict(found) | {"snapshots": snapshots})
+
+
+def snapshots_in(folder: Path) -> list[dict[str, int]]:
+    """Returns the newest snapshots of a metadata log, the newest first: what each stands for, its bytes, when it was written.
+
+    Args:
+        folder: The log directory that holds the metadata log.
+
+    Raises:
+        UsageError: There is no metadata log.
+    """
+    found = []
+    with os.scandir(metadata_directory(folder)) as entries:
+        for entry in entries:
+            snapshot = parse_snapshot_name(entry.name)
+            with suppress(FileNotFoundError):  # it was deleted meanwhile
+                if snapshot is not None:
+                    found.append((snapshot, entry.stat()))
+    return [
+        {
+            "end_offset": snapshot.end_offset,
+            "epoch": snapshot.epoch,
+            "size_bytes": status.st_size,
+            "written_ms": status.st_mtime_ns // 1_000_000,
+        }
+        for snapshot, status in sorted(found, key=lambda each: each[0], reverse=True)[:SNAPSHOTS_MAX]
+    ]

@@ -201,6 +201,15 @@ async def test_a_group_goes_exactly_where_its_preview_says(asked: Asked, servers
     assert "no committed offset" in shift["error"]
 
 
+async def test_a_curve_begins_before_its_page_is_opened(servers: str) -> None:
+    async with console_of(servers) as asked:
+        async with asyncio.timeout(PATIENCE_S):
+            while not (history := (await asked.get("group", group="billing"))["history"]):
+                await asyncio.sleep(0.05)
+    ((_, lag), *_) = history
+    assert lag > 0
+
+
 async def test_dead_letters_are_counted_by_reason_and_sent_back_each_once(servers: str) -> None:
     async with Admin(servers) as admin, Producer(servers) as producer:
         for name in ("paid", "paid.dlq"):

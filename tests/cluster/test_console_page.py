@@ -60,6 +60,7 @@ async def test_a_broker_starts_it_with_its_own_metadata_log(page: str) -> None:
         assert (await asked.get("about"))["allow_changes"]
         found = await asked.get("timeline", topic=TOPIC, partition=1)
         assert [moment["what"] for moment in found["moments"]] == [["created on broker 1, led by broker 1"]]
+        assert (await asked.get("quorum"))["snapshots"] == []
         assert "knows no orders-7" in (await asked.get("timeline", status=400, topic=TOPIC, partition=7))["error"]
 
 

@@ -5,26 +5,23 @@ import { field, fill, h, heading, table } from "./dom.js";
 import { spark } from "./draw.js";
 import { counted, number, span, time } from "./words.js";
 
-const SAMPLES = 200;
-
 export function group({ root, argument: name, about, signal, trouble }) {
-  const body = h("div", {}, "Asking the coordinator …"), lags = [];
+  const body = h("div", {}, "Asking the coordinator …");
   root.append(heading(name), body, about.allow_changes ? resetting(name, signal) : h("p", { class: "quiet" }, "This console only shows; one with --allow-changes puts offsets somewhere else."));
   const look = async () => {
     const found = await ask("group", { group: name }, signal);
-    lags.push(found.lag ?? 0);
-    if (lags.length > SAMPLES) lags.shift();
-    fill(body, tiles(found, lags), h("h2", {}, "Members"), members(found.group), h("h2", {}, "Partitions"), partitions(found));
+    fill(body, tiles(found), h("h2", {}, "Members"), members(found.group), h("h2", {}, "Partitions"), partitions(found));
   };
   repeat(signal, 2, look, trouble);
 }
 
-function tiles(found, lags) {
+function tiles(found) {
+  const lags = [...found.history.map(([, lag]) => lag), found.lag ?? 0];
   const { group } = found;
   const facts = [["state", group.state], ["behind, records", number(found.lag)], ["behind, time", found.lag ? span(found.lag_ms) : "0 s"],
     ["members", number(group.members.length)], ["protocol", [group.group_type, group.assignor].filter(Boolean).join(", ")], ["coordinator", `broker ${group.coordinator_id}`]];
   return h("div", { class: "tiles" }, facts.map(([title, value]) => h("div", { class: "tile" }, h("span", {}, title), h("b", {}, value))),
-    lags.length > 1 && h("div", { class: "tile wide" }, h("span", {}, "records behind, since you came"), spark(lags, "records behind")));
+    lags.length > 1 && h("div", { class: "tile wide" }, h("span", {}, `records behind, in the last ${span(found.now_ms - found.history[0][0])}`), spark(lags, "records behind")));
 }
 
 function members(group) {

@@ -2,7 +2,7 @@
 
 import { ask, repeat } from "./ask.js";
 import { fill, h, heading, table } from "./dom.js";
-import { number, span } from "./words.js";
+import { number, size, span, time } from "./words.js";
 
 export function quorum({ root, signal, trouble }) {
   const body = h("div", {}, "Asking the quorum …");
@@ -16,9 +16,16 @@ export function quorum({ root, signal, trouble }) {
       number(each.log_end_offset < 0 ? null : Math.max(0, found.log_end_offset - each.log_end_offset)), age(each, found, each.last_fetch_age_ms), age(each, found, each.last_caught_up_age_ms), each.endpoint || "–"]);
     fill(body, h("div", { class: "tiles" }, facts.map(([title, value]) => h("div", { class: "tile" }, h("span", {}, title), h("b", {}, value)))),
       h("h2", {}, "Members"), table(["node", "role", ">log end", ">behind, records", ">heard", ">had everything", "address"], rows, "Members of the quorum"),
+      found.snapshots && h("h2", {}, "Snapshots"), found.snapshots && snapshots(found.snapshots),
       found.log_start_offset > 0 && h("p", { class: "quiet" }, `What stood before offset ${number(found.log_start_offset)} is in snapshots.`));
   };
   repeat(signal, 2, look, trouble);
+}
+
+// Those of the node that has started this console; the others have their own.
+function snapshots(all) {
+  return all.length ? table([">up to offset", ">epoch", ">size", "written"], all.map((each) => [number(each.end_offset), number(each.epoch), size(each.size_bytes), time(each.written_ms).slice(0, 19)]), "Snapshots")
+    : h("p", { class: "quiet" }, "This node has none yet.");
 }
 
 function standing(each, found) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,9 @@ from replog.cli.views.group_reset import Target, Where
 from replog.config.server import ServerConfig
 from replog.console.asking import offsets_of_text
 from replog.console.groups import target_of
+from replog.console.history import SAMPLES_MAX, LagHistory
 from replog.console.kept import KeptAnswer
+from replog.console.overview import snapshots_in
 from replog.console.shown_records import ShownData, data
 from replog.errors import ConfigError, InvalidRequestError
 
@@ -79,6 +82,14 @@ def test_offsets_that_are_none_are_refused(wrong: str) -> None:
         offsets_of_text(wrong)
 
 
+def test_lags_of_the_last_hour_are_kept_of_the_groups_that_are_there() -> None:
+    history = LagHistory()
+    for number in range(SAMPLES_MAX + 10):
+        history.add(number, {"g": 2 * number, "gone": 1} if number < SAMPLES_MAX else {"g": 2 * number})
+    assert (history.of("gone"), history.of("unknown")) == ([], [])
+    assert history.of("g") == [(number, 2 * number) for number in range(10, SAMPLES_MAX + 10)]
+
+
 async def test_an_answer_is_asked_for_once_and_an_error_is_not_kept() -> None:
     asked: list[int] = []
 
@@ -98,3 +109,17 @@ async def test_an_answer_is_asked_for_once_and_an_error_is_not_kept() -> None:
     gone = asyncio.create_task(kept.get())
     await kept.close()
     await gone
+
+
+def test_the_newest_snapshots_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "__cluster_metadata-0"
+    folder.mkdir()
+    for name, text in (
+        ("00000000000000001234-0000000007.checkpoint", "12345"),
+        ("00000000000000001300-0000000007.checkpoint", "1"),
+        ("00000000000000001400-0000000008.checkpoint.part", ""),
+    ):
+        (folder / name).write_text(text)
+    found = snapshots_in(tmp_path)
+    assert [(each["end_offset"], each["epoch"], each["size_bytes"]) for each in found] == [(1300, 7, 1), (1234, 7, 5)]
+    assert all(each["written_ms"] > 1_700_000_000_000 for each in found)
