@@ -8,38 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TAKE_AWAY = """
-import ctypes, errno, fcntl, os, resource, select, signal, socket, sys
-for module, names in {
-    fcntl: ("F_OFD_SETLK", "F_OFD_GETLK", "F_OFD_SETLKW"),
-    os: (
-        "fdatasync", "posix_fallocate", "posix_fadvise", "preadv", "pwritev", "sendfile", "copy_file_range", "splice", "eventfd",
-        "memfd_create", "pidfd_open", "sched_getaffinity", "sched_setaffinity", "O_DIRECT", "O_PATH", "O_TMPFILE",
-    ),
-    select: ("epoll",),
-    signal: ("pidfd_send_signal",),
-    socket: ("SO_DOMAIN", "SO_PROTOCOL", "TCP_KEEPIDLE", "TCP_USER_TIMEOUT", "SOCK_SEQPACKET", "SOCK_CLOEXEC", "SOCK_NONBLOCK"),
-}.items():
-    for name in names:
-        if hasattr(module, name):
-            delattr(module, name)
-
-class Library(ctypes.CDLL):
-    def __getattr__(self, name):
-        if name in {"preadv2", "sync_file_range", "mallopt", "prctl", "malloc_trim"}:
-            raise AttributeError(name)
-        return super().__getattr__(name)
-
-def refuse_proc(event, arguments):
-    if event in {"open", "os.listdir", "os.scandir"} and str(arguments[0]).startswith(("/proc", "/sys")):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
-
-def no_more_files(kind, limits):
-    raise ValueError("current limit exceeds maximum limit")
-
-ctypes.CDLL, resource.setrlimit = Library, no_more_files
-sys.addaudithook(refuse_proc)
-"""
+from tests.without_linux import TAKE_AWAY
 
 LOG = """
 import fcntl, replog
@@ -81,9 +50,25 @@ with replog.embedded() as broker, SyncAdmin(broker.bootstrap_servers) as admin:
         print(producer.send("t", b"v").result().offset)
 """
 
+LINKS = """
+import asyncio
+from replog.errors import InvalidRequestError
+from replog.testing.machines.proxies import Proxies
+try:
+    asyncio.run(Proxies([1]).__aenter__())
+except InvalidRequestError as error:
+    print(str(error).partition(":")[0])
+"""
+
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(LOG, "locked\n3145728 6 b'\\x00abcd\\x00' 1\n"), (BROKER, "0\n")], ids=["log", "broker"]
+    ("code", "told"),
+    [
+        (LOG, "locked\n3145728 6 b'\\x00abcd\\x00' 1\n"),
+        (BROKER, "0\n"),
+        (LINKS, "a cluster whose links can be cut needs Linux\n"),
+    ],
+    ids=["log", "broker", "links"],
 )
 def test_what_only_linux_has_is_not_needed(code: str, told: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", TAKE_AWAY + code]

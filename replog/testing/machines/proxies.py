@@ -25,7 +25,7 @@ from typing import Final, Self
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue, NodeSpec
 from replog.cluster.processes import KeptPorts
-from replog.errors import InvariantViolationError
+from replog.errors import InvalidRequestError, InvariantViolationError
 from replog.testing.machines.network import CLIENT, Link, Network
 
 _NETLINK_SOCK_DIAG: Final = 4
@@ -106,6 +106,16 @@ class Proxies(Network):
         self._cluster: LocalCluster | None = None
 
     async def __aenter__(self) -> Self:
+        """Begins to listen.
+
+        Raises:
+            InvalidRequestError: The system is not Linux.
+        """
+        if not hasattr(socket, "AF_NETLINK"):
+            raise InvalidRequestError(
+                "a cluster whose links can be cut needs Linux: who has opened a connection is asked of its kernel. Test with one broker "
+                "(the fixture replog_broker), or in a container"
+            )
         self.addresses = self._new_addresses()
         self.peer_addresses = self._new_addresses()
         for node_id in self.node_ids:
