@@ -33,6 +33,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(self._name, self._name, self._key.public_key(), LIFE)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(_signing(), critical=True)
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
@@ -49,7 +50,8 @@ class Authority:
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(LOOPBACK)])
         uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         signed = builder.add_extension(names, critical=False).add_extension(uses, critical=False)
-        made = signed.sign(self._key, hashes.SHA256())
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())  # Python 3.13 asks for it
+        made = signed.add_extension(signer, critical=False).sign(self._key, hashes.SHA256())
         path = self._folder / (file or f"{name}.pem")
         beside = path.with_suffix(".new")
         beside.write_bytes(
@@ -66,7 +68,26 @@ def _builder(
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     return builder.serial_number(x509.random_serial_number()).not_valid_before(now - LIFE).not_valid_after(now + life)
+
+
+def _signing() -> x509.KeyUsage:
+    """Returns the use of an authority's key: it signs certificates."""
+    others = dict.fromkeys(
+        (
+            "digital_signature",
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+    return x509.KeyUsage(key_cert_sign=True, **others)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

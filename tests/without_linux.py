@@ -18,6 +18,9 @@ for module, names in {
         if hasattr(module, name):
             delattr(module, name)
 
+if hasattr(os, "process_cpu_count"):  # Python 3.13; on Linux it asks sched_getaffinity
+    os.process_cpu_count = os.cpu_count
+
 class Library(ctypes.CDLL):
     def __getattr__(self, name):
         if name in {"preadv2", "sync_file_range", "mallopt", "prctl", "malloc_trim"}:

@@ -119,7 +119,7 @@ async def test_thousands_of_logs_do_not_keep_the_metadata_log_waiting() -> None:
         await wait_until(lambda: len(done) == 6)
     syncs = [path.split("/")[2].removesuffix("-0") for path in it.fs.syncs]
     assert syncs[2] == "metadata"
-    assert syncs[3:6] == ["b0", "b1", "b2"]
+    assert sorted(syncs[3:6]) == ["b0", "b1", "b2"]  # by two threads
 
 
 async def test_who_asks_while_a_log_waits_for_its_turn_is_served_with_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -100,7 +101,10 @@ def test_an_interrupt_at_any_step_leaves_none_open(cluster: FakeCluster) -> None
             except InvalidRequestError:
                 left_open.append(where)
                 transaction.__exit__(None, None, None)
-    assert [where.split(":")[0] for where in left_open] == ["SyncTransaction.__exit__"]
+    at_its_beginning = (
+        [] if sys.version_info >= (3, 13) else ["SyncTransaction.__exit__"]
+    )  # there 3.13 lets no signal in
+    assert [where.split(":")[0] for where in left_open] == at_its_beginning
     found = cluster.transactions.committed("t")
     assert len(found) == len(set(found)) >= 1
 
