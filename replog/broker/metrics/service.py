@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import socket
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 CLIENT_TIMEOUT_S = 2.0
+SCRAPE_S_MAX = 15.0
+"""How long a connection may take: more than `READ_TIMEOUT_S`, and what a reader is slow to take."""
+
+SCRAPES_MAX = 8
+"""Connections at a time: each has a thread, and asks the event loop."""
+
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about readers that are not believed."""
 
@@ -53,9 +60,50 @@ class _Handler(WSGIRequestHandler):
         """Drops the line: scrapes are not worth one each."""
 
 
-class _Server(WSGIServer):
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """Answers each connection in a thread of its own, so that none waits for one that is silent.
+
+    A connection beyond `SCRAPES_MAX` is closed at once, and one that takes longer than `SCRAPE_S_MAX` is cut off.
+    """
+
     certificates: Certificates | None = None
     """What the port proves, and whom it believes; None: it speaks plain text."""
+
+    def __init__(self, *args: Any) -> None:
+        self._begun_s: dict[socket.socket, float] = {}  # changed by threads under the lock
+        self._changing = threading.Lock()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begins to answer, unless enough others are being answered."""
+        with self._changing:
+            is_full = len(self._begun_s) >= SCRAPES_MAX
+            if not is_full:
+                self._begun_s[request] = time.monotonic()
+        if is_full:
+            _log.warning("a scrape was refused: %d connections are open. Scrape less often", SCRAPES_MAX)
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Closes a connection that has been answered, or is not."""
+        with self._changing:
+            self._begun_s.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cuts off those that take too long, as one does that sends its question a byte at a time."""
+        super().service_actions()
+        self.cut_off(socket.SHUT_RDWR, time.monotonic() - SCRAPE_S_MAX)
+
+    def cut_off(self, how: int, begun_before_s: float = math.inf) -> None:
+        """Ends reading, or both ways, of connections that began before a time; the threads that answer them close them."""
+        with self._changing:
+            for request, begun_s in self._begun_s.items():
+                if begun_s < begun_before_s:
+                    with contextlib.suppress(OSError):  # it is gone
+                        socket.socket.shutdown(request, how)  # not that of TLS, which goes on in plain text
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accepts a connection; its handshake comes later, as every wait of its own (`_Handler.setup`)."""
@@ -89,8 +137,8 @@ class _Server6(_Server):
 class MetricsServer:
     """Listens from construction on, answers from `start` on.
 
-    The standard library's WSGI server with Prometheus' application.  A client that says nothing is dropped after
-    `CLIENT_TIMEOUT_S`; others wait in the listen queue meanwhile.
+    The standard library's WSGI server with Prometheus' application, and a thread for each of at most `SCRAPES_MAX`
+    connections.  A client that says nothing is dropped after `CLIENT_TIMEOUT_S`, one that says little after `SCRAPE_S_MAX`.
 
     Args:
         endpoint: The host and port to listen on; port 0 takes a free one.
@@ -124,11 +172,12 @@ class MetricsServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and frees the port; blocks until a scrape under way has its answer."""
+        """Ends the threads and frees the port; blocks until the scrapes under way have their answers."""
         if self._thread is not None:
             self._server.shutdown()
             self._thread.join()
             self._thread = None
+        self._server.cut_off(socket.SHUT_RD)
         self._server.server_close()
 
 

@@ -1,4 +1,4 @@
-"""The port of the metrics: one scrape at a time, and an answer whatever the node does."""
+"""The port of the metrics: an answer whatever the node and other readers do."""
 
 from __future__ import annotations
 
@@ -80,12 +80,33 @@ def test_a_node_that_cannot_tell_says_so(error: Exception, words: str) -> None:
         assert (status, words in text) == (503, True)
 
 
-def test_a_silent_client_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service._Handler, "timeout", 0.05)
-    with serving(gauge()) as address:
-        host, port = address.split(":")
-        with socket.create_connection((host, int(port))):
-            assert scrape(address)[0] == 200
+@contextlib.contextmanager
+def silent(address: str, count: int) -> Iterator[list[socket.socket]]:
+    """Connections that say nothing."""
+    host, port = address.split(":")
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(count)]
+
+
+def test_a_silent_client_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: one scrape was answered at a time, and waited for all that had connected before it."""
+    monkeypatch.setattr(service._Handler, "timeout", 600)
+    with serving(gauge()) as address, silent(address, service.SCRAPES_MAX - 1):
+        assert scrape(address)[0] == 200
+
+
+def test_connections_beyond_the_bound_are_closed_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(gauge()) as address, silent(address, service.SCRAPES_MAX), silent(address, 1) as beyond:
+        assert beyond[0].recv(1) == b""
+        assert "8 connections are open" in caplog.text
+
+
+def test_who_sends_a_byte_at_a_time_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SCRAPE_S_MAX", -1)
+    with serving(gauge()) as address, silent(address, 1) as (slow,):
+        slow.sendall(b"G")
+        with contextlib.suppress(ConnectionError):
+            assert slow.recv(1) == b""
 
 
 def test_a_taken_port_is_told_at_once() -> None:
