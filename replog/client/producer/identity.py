@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -13,6 +14,8 @@ from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import AuthenticationError, ReplogError
 from replog.rpc.messages import InitProducerIdRequest, ProducedTransaction
 from replog.waiting.task_ends import end_tasks
+
+_log = logging.getLogger(__name__)
 
 
 class Identities(Protocol):
@@ -82,11 +85,19 @@ class IdentitySource:
                 for queue in refused:
                     queue.refuse(error)
             except ReplogError as error:
-                for queue in self._waiting:
-                    queue.last_error = error.with_traceback(None)
+                self._note(error.with_traceback(None))
+                await asyncio.sleep(backoff.next_s())
+            except Exception as bug:  # noqa: BLE001 - logged, told with the time-out, and tried again
+                _log.exception("asking for a producer id failed, and is tried again")
+                self._note(ReplogError(f"asking for a producer id failed unexpectedly: {bug!r}"))
                 await asyncio.sleep(backoff.next_s())
             else:
                 self._arrived(ProducerIdentity(response.producer_id, response.producer_epoch))
+
+    def _note(self, error: ReplogError) -> None:
+        """Keeps the cause for the time-out of what waits."""
+        for queue in self._waiting:
+            queue.last_error = error
 
     def _arrived(self, identity: ProducerIdentity) -> None:
         self._newest = identity

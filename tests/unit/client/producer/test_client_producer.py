@@ -12,6 +12,7 @@ from client_kit import until
 from fake_cluster import FakeCluster
 
 from replog.client import BulkDelivery, Delivery, Producer
+from replog.client.cluster.view import ClusterView
 from replog.client.producer.producer import TURN_BYTES
 from replog.errors import (
     BrokerClosedError,
@@ -53,6 +54,27 @@ async def test_a_record_gets_its_offset() -> None:
     assert (first.key, first.value, first.headers) == (b"k", b"v", (("h", b"1"),))
     assert second.value == b"w"
     assert not cluster.nodes[1].streams
+
+
+async def test_an_unexpected_error_at_the_producer_id_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trap: nobody asked again; batches that waited ended at their time-out, without a word about the cause."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    call_any, asked = ClusterView.call_any, list[str]()
+
+    async def failing(view: ClusterView, request: Any, **more: Any) -> Any:
+        asked.append(more["what"])
+        if len(asked) == 1:
+            raise ZeroDivisionError("a bug")
+        return await call_any(view, request, **more)
+
+    monkeypatch.setattr(ClusterView, "call_any", failing)
+    async with make(cluster) as producer:
+        assert (await (await producer.send("t", b"v"))).offset == 0
+    assert asked == ["get a producer id"] * 2
+    assert "asking for a producer id failed" in caplog.text
 
 
 async def test_batches_fill_while_requests_are_in_flight_and_share_messages() -> None:
