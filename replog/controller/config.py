@@ -94,7 +94,8 @@ class ControllerConfig(Struct, frozen=True):
     allows it.  What is noticed when it happens does not wait for this."""
 
     max_elections_per_round: int = 1_000
-    """Partitions that one round of balancing or of elections without a leader looks at; the next round follows at once."""
+    """Partitions that one round of balancing, of draining or of elections without a leader looks at; the next round follows
+    at once."""
 
     drain_interval_ms: int = 1_000
     """Milliseconds between two looks at what drained brokers still have.  Too small: work for nothing."""

@@ -89,6 +89,7 @@ class PeriodicTasks:
         """Begins a term: nothing of an earlier one counts."""
         self._fence_due_ms = now_ms
         self._elections.start_term()
+        self._drains.start_term()
 
     def first_delay_ms(self, task: PeriodicTask) -> int:
         """Returns how long after the term begins the first round is due; balancing waits for brokers to settle."""
@@ -133,7 +134,8 @@ class PeriodicTasks:
         return Round(looked_at.changes, self._config.leaderless_interval_ms if looked_at.is_all else _AGAIN_MS)
 
     def _drain(self, _now_ms: int, _last_write_ms: int) -> Round:
-        return Round(self._drains.next_changes(), self._config.drain_interval_ms)
+        looked_at = self._drains.next_changes(self._config.max_elections_per_round)
+        return Round(looked_at.changes, self._config.drain_interval_ms if looked_at.is_all else _AGAIN_MS)
 
     def _idle_interval_ms(self) -> int:
         return int(

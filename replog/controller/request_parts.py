@@ -49,7 +49,7 @@ class _Kind(NamedTuple):
 
     Attributes:
         things: The name of the field of what a request names.
-        key: The function that says of two things whether they are the same.
+        key: The function that says of two things whether they are the same; None: each is named once, and makes one record.
         weight: The function that says how many records one of them makes, about.
         failed: The function that makes the result of one of them from an error.
         answer: The class of the answer; its only field has the results.
@@ -57,7 +57,7 @@ class _Kind(NamedTuple):
     """
 
     things: str
-    key: Callable[[Any], Hashable]
+    key: Callable[[Any], Hashable] | None
     weight: Callable[[Any], int]
     failed: Callable[[Any, ReplogError], Any]
     answer: type
@@ -113,7 +113,7 @@ def _id_failed(topic_id: UUID, error: ReplogError) -> TopicResult:
 
 
 _PARTITIONS = _Kind("items", _partition_key, _one, _partition_failed, AlterPartitionReassignmentsResponse)
-_ELECTIONS = _PARTITIONS._replace(things="partitions", answer=ElectLeadersResponse)
+_ELECTIONS = _PARTITIONS._replace(things="partitions", key=None, answer=ElectLeadersResponse)
 _NEEDED_ELECTIONS = _ELECTIONS._replace(left_out=ErrorCode.ELECTION_NOT_NEEDED)
 _CONFIGS = _Kind("resources", _resource_key, _resource_weight, _resource_failed, AlterConfigsResponse)
 _CREATIONS = _Kind("topics", _topic_key, _topic_weight, _topic_failed, CreateTopicsResponse)
@@ -202,6 +202,8 @@ def divided(
 
 def _parts(things: Sequence[Any], kind: _Kind) -> list[list[int]]:
     """Returns the places of the things of each part."""
+    if kind.key is None:
+        return [list(range(start, min(start + PART, len(things)))) for start in range(0, len(things), PART)]
     same: dict[Hashable, list[int]] = {}
     for place, thing in enumerate(things):
         same.setdefault(kind.key(thing), []).append(place)

@@ -8,12 +8,14 @@ is while there is no broker that could take its replica, or no leader to copy fr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from itertools import islice
 
 from replog.controller.config import ControllerConfig
+from replog.controller.managers.partition_walk import LookedAt, PartitionWalk
 from replog.controller.managers.reassignments import ReassignmentControl
-from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.replication import ReplicationControl, only_changes
 from replog.controller.partitions.change import Election, partition_change
 from replog.controller.partitions.placement import UsableBroker
 from replog.controller.requests import DrainBroker, DrainBrokerResponse, Result
@@ -24,6 +26,13 @@ from replog.controller.state.replication import ReplicationState
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import NO_LEADER, DrainBrokerRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
+
+
+class _Phase(Enum):
+    """What a walk over the partitions of drained brokers looks for."""
+
+    LEADERS = auto()
+    MOVES = auto()
 
 
 class DrainControl:
@@ -44,6 +53,9 @@ class DrainControl:
         self._reassignments = reassignments
         self._brokers = brokers
         self._features = features
+        self._walk = PartitionWalk(lambda: state.beside_hosted(*brokers.drained), state.partitions.__contains__)
+        self._phase = _Phase.LEADERS
+        self._has_led = False  # whether this walk has found leaderships that can leave
 
     def drain(self, request: DrainBroker) -> Result:
         """Notes the wish; what follows from it comes in rounds.
@@ -66,36 +78,55 @@ class DrainControl:
 
     # ---- rounds -----------------------------------------------------------------------------------------------------
 
-    def next_changes(self) -> tuple[PartitionChangeRecord, ...]:
-        """Makes the next few steps; none when nothing is to be done, or nothing can be done now."""
+    def start_term(self) -> None:
+        """Begins with the first partitions, and with leaderships."""
+        self._walk.begin_again()
+        self._phase = _Phase.LEADERS
+        self._has_led = False
+
+    def next_changes(self, count_max: int) -> LookedAt:
+        """Makes the next few steps, of at most so many partitions; none when nothing is to be done, or nothing can be done now.
+
+        Where nobody who is drained could be relieved of a leadership, replicas move: of all partitions from the first one on.
+        """
         if not self._brokers.drained:
-            return ()
-        leaders = tuple(islice(self._leader_changes(), self._config.max_elections_per_round))
-        if leaders:
-            return leaders
-        room = self._config.max_drain_reassignments - len(self._state.reassigning)
-        return tuple(islice(self._moves(), max(0, room)))
+            self.start_term()
+            return LookedAt((), is_all=True)
+        if self._phase is _Phase.LEADERS:
+            keys, is_last = self._walk.next(count_max)
+            leaders = only_changes(map(self._leader_change, keys))
+            has_led = self._has_led or bool(leaders)
+            self._has_led = has_led and not is_last
+            if has_led or not is_last:
+                return LookedAt(leaders, is_all=is_last)
+            self._phase = _Phase.MOVES
+        return self._next_moves(count_max)
 
-    def _leader_changes(self) -> Iterator[PartitionChangeRecord]:
-        for key, partition in self._partitions():
-            if not self._brokers.is_drained(partition.leader):
-                continue
-            change = partition_change(*key, partition, self._replication.rules(key), election=Election.LEAVE_DRAINED)
-            if change is not None and change.leader is not None:
-                yield change
+    def _leader_change(self, key: PartitionKey) -> PartitionChangeRecord | None:
+        partition = self._state.partitions[key]
+        if not self._brokers.is_drained(partition.leader):
+            return None
+        change = partition_change(*key, partition, self._replication.rules(key), election=Election.LEAVE_DRAINED)
+        return change if change is not None and change.leader is not None else None
 
-    def _moves(self) -> Iterator[PartitionChangeRecord]:
+    def _next_moves(self, count_max: int) -> LookedAt:
+        room = max(0, self._config.max_drain_reassignments - len(self._state.reassigning))
+        keys, is_last = self._walk.next(count_max) if room else ([], True)
+        changes = tuple(islice(self._moves(keys), room))
+        is_all = is_last or len(changes) == room
+        if is_all:
+            self.start_term()
+        return LookedAt(changes, is_all=is_all)
+
+    def _moves(self, keys: Sequence[PartitionKey]) -> Iterator[PartitionChangeRecord]:
         loads = Counter({each.broker_id: self._state.hosted_count(each.broker_id) for each in self._brokers.usable()})
-        for key, partition in self._partitions():
+        for key in keys:
+            partition = self._state.partitions[key]
             target = self._target(partition, loads) if partition.leader != NO_LEADER else None
             change = None if target is None else self._reassignments.move(key, partition, target)
             if change is not None:
                 loads.update(change.adding_replicas or ())
                 yield change
-
-    def _partitions(self) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
-        for key in self._state.hosted(*self._brokers.drained):
-            yield key, self._state.partitions[key]
 
     def _target(self, partition: PartitionRegistration, loads: Counter[int]) -> tuple[int, ...] | None:
         """Returns the replicas, drained brokers replaced where that is possible; None if nowhere, or if none stays."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 
-from msgspec import Struct
-
 from replog.controller.config import ControllerConfig
+from replog.controller.managers.partition_walk import LookedAt, PartitionWalk
 from replog.controller.managers.replication import ReplicationControl, only_changes
 from replog.controller.partitions.change import Election, partition_change
 from replog.controller.requests import ElectLeaders, ElectLeadersResponse, NamedPartition, PartitionResult, Result
 from replog.controller.state.broker_registry import BrokerRegistry
-from replog.controller.state.partition_map import PartitionKey, PartitionMap
+from replog.controller.state.partition_map import PartitionKey
 from replog.controller.state.replication import ReplicationState
 from replog.errors import (
     ElectionNotNeededError,
@@ -23,45 +22,7 @@ from replog.errors import (
     ReplogError,
     UnknownTopicOrPartitionError,
 )
-from replog.metadata.records import NO_LEADER, ElectionType, MetadataRecord, PartitionChangeRecord
-
-
-class LookedAt(Struct, frozen=True):
-    """What a round makes of some partitions.
-
-    Attributes:
-        changes: What changes.
-        is_all: Whether all partitions have been looked at since the first round.
-    """
-
-    changes: tuple[MetadataRecord, ...]
-    is_all: bool
-
-
-class _Walk:
-    """Goes through partitions, some at a time, and then from the first one on again.
-
-    Args:
-        partitions: The partitions, which may change in between.
-    """
-
-    def __init__(self, partitions: PartitionMap[None]) -> None:
-        self._partitions = partitions
-        self._left: Iterator[PartitionKey] | None = None
-
-    def next(self, count_max: int) -> tuple[list[PartitionKey], bool]:
-        """Returns the next partitions, at most so many, and whether they are the last ones."""
-        if self._left is None:
-            self._left = self._partitions.in_order()
-        passed = list(islice(self._left, count_max))
-        is_last = len(passed) < count_max
-        if is_last:
-            self._left = None
-        return [key for key in passed if key in self._partitions], is_last
-
-    def begin_again(self) -> None:
-        """Forgets how far it has come."""
-        self._left = None
+from replog.metadata.records import NO_LEADER, ElectionType, PartitionChangeRecord
 
 
 class ElectionControl:
@@ -78,8 +39,8 @@ class ElectionControl:
         self._state = state
         self._replication = replication
         self._brokers = brokers
-        self._imbalanced = _Walk(state.imbalanced)
-        self._leaderless = _Walk(state.leaderless)
+        self._imbalanced = PartitionWalk(state.imbalanced.in_order, state.imbalanced.__contains__)
+        self._leaderless = PartitionWalk(state.leaderless.in_order, state.leaderless.__contains__)
 
     # ---- asked for by an operator -----------------------------------------------------------------------------------
 

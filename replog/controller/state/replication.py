@@ -66,12 +66,18 @@ class ReplicationState:
         Partitions may change meanwhile, topics may not go.
         """
         wanted = frozenset(broker_ids)
-        topic_ids = set[UUID]().union(*(self._hosted.current.get(each, ()) for each in broker_ids))
-        for topic_id in topics_in_order(topic_ids):
-            partitions = self.partitions.current[topic_id]
-            for number in range(len(partitions)):
-                if not wanted.isdisjoint(partitions[number].replicas):
-                    yield topic_id, number
+        for key in self.beside_hosted(*broker_ids):
+            if not wanted.isdisjoint(self.partitions[key].replicas):
+                yield key
+
+    def beside_hosted(self, *broker_ids: int) -> Iterator[PartitionKey]:
+        """Yields all partitions of the topics that have a replica on one of some brokers, in order.
+
+        What is yielded later may have gone: who lets time pass in between checks that it is there.
+        """
+        for topic_id in topics_in_order(*(self._hosted.current.get(each, {}) for each in broker_ids)):
+            for number in range(self.partitions.count(topic_id)):
+                yield topic_id, number
 
     def partitions_on(self, broker_id: int) -> Iterator[PartitionRegistration]:
         """Yields all partitions of the topics of which a broker has a replica, in no order."""
