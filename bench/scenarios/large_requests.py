@@ -22,7 +22,7 @@ import psutil
 
 from bench.held_broker import HOLD_BYTES, HoldFile
 from bench.meter import Meter
-from bench.model import Measured, Metric, NotOfferedError, Params, Scenario, WrongResultError
+from bench.model import Measured, Metric, Params, Scenario, WrongResultError
 from bench.scenarios.idle_connections import OneNode
 from bench.systems.replog_brokers import ReplogBrokers
 from replog.client import Admin
@@ -115,19 +115,17 @@ class LargeRequestsScenario(Scenario[HeldNode]):
         return self._systems
 
     def cases(self) -> Sequence[Params]:
-        return [{"api": name} for name in self._apis]
+        return [{"api": name} for name in self._apis if _has_list(_served(name).load().request)]
 
     def warm_up(self, system: HeldNode, params: Params, meter: Meter) -> None:  # noqa: ARG002 -- as of the base
         asyncio.run(_prepare(system.bootstrap_servers, self._topics))
 
     def measure(self, system: HeldNode, params: Params, meter: Meter) -> Measured:  # noqa: ARG002 -- our own processor time does not count
-        api = next(each for each in SERVED if each.name == params["api"])
+        api = _served(str(params["api"]))
         (process_id,) = system.process_ids()
         broker = psutil.Process(process_id)
         worst = dict.fromkeys((WAIT_MAX_MS, HOLD_MAX_MS, CPU_MAX_MS, ANSWERED_MAX_MS, REQUEST_KIB, ANSWER_KIB), 0.0)
-        shapes = [shape for shape in _shapes(api) if shape]
-        if not shapes:
-            raise NotOfferedError(f"{api.name} has no lists")
+        shapes = _shapes(api)
         holds = system.holds()
         with _Innocent(system.bootstrap_servers) as innocent:
             idle = innocent.cpu_of(broker, lambda: time.sleep(0.5))
@@ -227,6 +225,16 @@ class _Filler:
         if "partition" in name or "index" in name:
             return self._next % TOPIC_PARTITIONS if self._names != "same" else 0
         return {"coordinator_keys": 0, "num_partitions": 1, "replication_factor": 1, "max_bytes": 1 << 20}.get(name, 0)
+
+
+def _served(name: str) -> Served:
+    return next(each for each in SERVED if each.name == name)
+
+
+def _has_list(request: type[Any]) -> bool:
+    hints = typing.get_type_hints(request, vars(sys.modules[request.__module__]))
+    kinds = [kind for hint in hints.values() for kind in (hint, *typing.get_args(hint))]
+    return any(typing.get_origin(kind) is list for kind in kinds)
 
 
 def _shapes(api: Served) -> list[bytes]:
