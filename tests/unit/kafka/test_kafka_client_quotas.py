@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from replog.protocol.client_quotas import (
     Bucket,
     ClientQuotas,
 )
+from replog.protocol.handlers.access import quotas
+from replog.protocol.handlers.node import AT_ONCE_MAX
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from replog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
@@ -58,6 +61,27 @@ def test_the_nearest_entity_counts_and_says_whose_the_quota_is() -> None:
         assert known.quota(CONSUMER_BYTE_RATE, "alice", "loader") is None
         quotas = {each: limits for each, limits in quotas.items() if each != entity(**names)}
     assert known.quota(PRODUCER_BYTE_RATE, "alice", "loader") is None
+
+
+async def test_thousands_of_quotas_are_read_and_told_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: 9,000 entities were turned into the controller's words, and back, in one step of the loop of 50 ms."""
+    threads: list[int] = []
+    for name in ("_wanted", "_all_altered"):
+
+        def noted(things: Any, real: Any = getattr(quotas, name)) -> Any:
+            threads.append(threading.get_ident())
+            return real(things)
+
+        monkeypatch.setattr(quotas, name, noted)
+    many = [
+        Altered.EntryData([Altered.EntityData("user", f"u{number}")], [Altered.OpData(PRODUCER_BYTE_RATE, RATE)])
+        for number in range(AT_ONCE_MAX + 1)
+    ]
+    async with serving() as node:
+        told = await node.ask(Altered(many, validate_only=True), 1, AlterClientQuotasResponse)
+    assert [each.error_code for each in told.entries] == [ErrorCode.NONE] * len(many)
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
 
 
 def test_an_entity_without_the_quota_leaves_it_to_the_next() -> None:

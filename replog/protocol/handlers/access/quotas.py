@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from replog.controller.requests import AlterClientQuotas, AlteredQuota, AlteredQuotaEntity
+from replog.controller.requests import AlterClientQuotas, AlteredQuota, AlteredQuotaEntity, QuotaEntityResult
 from replog.errors import InvalidRequestError, UnsupportedVersionError
 from replog.metadata.config_keys import shortened
 from replog.metadata.quotas import ADDRESS, CLIENT_ID, USER, QuotaEntity
 from replog.metadata.records import QuotaEntityPart
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, in_steps, require_few
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, in_steps, require_few
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from replog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
@@ -93,21 +93,30 @@ async def alter_client_quotas(
     node: KafkaNode, request: AlterClientQuotasRequest, _call: Call
 ) -> AlterClientQuotasResponse:
     """Sets and removes quotas; each entity on its own."""
-    require_few(sum(max(1, len(entry.ops)) for entry in request.entries), "quotas")
-    if any(len(entry.entity) > PARTS_MAX for entry in request.entries):
+    count = sum(max(1, len(entry.ops)) for entry in request.entries)
+    require_few(count, "quotas")
+    wanted = await beside(count, _wanted, request.entries)
+    if not wanted:
+        return AlterClientQuotasResponse()
+    answered = await node.change(AlterClientQuotas(wanted, request.validate_only), 0)
+    return await beside(count, _all_altered, answered.entities)
+
+
+def _wanted(entries: Sequence[AlterClientQuotasRequest.EntryData]) -> tuple[AlteredQuotaEntity, ...]:
+    if any(len(entry.entity) > PARTS_MAX for entry in entries):
         raise InvalidRequestError(f"an entity has at most {PARTS_MAX} parts: {USER}, {CLIENT_ID}, {ADDRESS}")
-    wanted = tuple(
+    return tuple(
         AlteredQuotaEntity(
             tuple(QuotaEntityPart(part.entity_type, part.entity_name) for part in entry.entity),
             tuple(AlteredQuota(op.key, None if op.remove else op.value) for op in entry.ops),
         )
-        for entry in request.entries
+        for entry in entries
     )
-    if not wanted:
-        return AlterClientQuotasResponse()
-    answered = await node.change(AlterClientQuotas(wanted, request.validate_only), 0)
+
+
+def _all_altered(results: Sequence[QuotaEntityResult]) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(
-        entries=[_altered(one.entity, one.error, one.message or None) for one in answered.entities]
+        entries=[_altered(one.entity, one.error, one.message or None) for one in results]
     )
 
 
