@@ -10,7 +10,7 @@ coordinator alone, and the next one finds it out by asking members to join again
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from enum import Enum
 from typing import Final
 
@@ -379,12 +379,12 @@ class ClassicGroup:
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise NonEmptyGroupError(f"group {self.group_id!r} has {len(self.members)} members: stop them first")
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; consumers that do not tell what they read may."""
-        topics = self._known_topics()
-        if topics is None:
-            return bool(self.members) and self.protocol_type == CONSUMER_PROTOCOL_TYPE
-        return topic.encode() in topics
+    def subscribed_among(self, topics: Collection[str]) -> Collection[str]:
+        """Returns those of some topics that a member reads; consumers that do not tell what they read may read all."""
+        known = self._known_topics()
+        if known is None:
+            return topics if self.members and self.protocol_type == CONSUMER_PROTOCOL_TYPE else ()
+        return {topic for topic in topics if topic.encode() in known}
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
         """Returns when the retention of an offset began: when the group became empty, or, of what nobody reads, its commit.

@@ -6,7 +6,7 @@ the last of each key where it was.  So each kind is kept by itself, and a member
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 from uuid import UUID
 
@@ -184,10 +184,15 @@ class ConsumerGroup:
     def check_delete_offsets(self) -> None:
         """Lets offsets be deleted: those of topics that members read are kept one by one."""
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
-        is_named = any(topic in each.subscribed_topic_names for each in self.members.values())
-        return is_named or any(topic in topics for topics in self.patterns.values())
+    def subscribed_among(self, topics: Collection[str]) -> Collection[str]:
+        """Returns those of some topics that a member reads; costs one look at each list of names, however many are asked for."""
+        asked, found = frozenset(topics), set[str]()
+        lists = {id(each.subscribed_topic_names): each.subscribed_topic_names for each in self.members.values()}
+        for names in lists.values():
+            found |= asked.intersection(names)
+        for matching in self.patterns.values():
+            found |= asked & matching
+        return found
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
         """Returns the time of the commit, or when the last member went: nobody commits anew where nothing has come.

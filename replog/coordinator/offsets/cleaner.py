@@ -196,7 +196,8 @@ class OffsetCleaner:
             return 1
         kept = self._state.of_group(group_id)
         partitions = list(self._state.partitions(group_id)) if pending.partitions is None else pending.partitions
-        is_chosen = self._chooser(which, group_id, kept, moment)
+        topics = {partition[0] for partition in partitions[-visits_max:]}
+        is_chosen = self._chooser(which, group_id, kept, topics, moment)
         room, chosen, visits = removals.room(group_id), list[TopicPartition](), 1
         while partitions and visits <= visits_max and len(chosen) < room:
             partition = partitions.pop()
@@ -212,12 +213,12 @@ class OffsetCleaner:
         return visits
 
     def _chooser(
-        self, which: CleaningPass, group_id: str, kept: GroupOffsets, moment: Moment
+        self, which: CleaningPass, group_id: str, kept: GroupOffsets, topics: Collection[str], moment: Moment
     ) -> Callable[[TopicPartition], bool]:
         if which == OF_TOPICS:
             return lambda partition: partition[0] in self._deleted and self._is_of_earlier(partition, group_id, kept)
         owner = self._owners.find(group_id) or _SIMPLE
-        is_subscribed_to = cache(owner.is_subscribed_to)  # which may walk over all members
+        subscribed = cache(lambda: frozenset(owner.subscribed_among(topics)))  # which may walk over all members
         retention_ms = self._config.retention_ms
 
         pending = self._state.pending.partitions(group_id)
@@ -227,7 +228,7 @@ class OffsetCleaner:
                 return False
             times = kept.times(partition)
             start_ms = owner.retention_starts_ms(times.commit_timestamp)
-            if start_ms is None or is_subscribed_to(partition[0]):
+            if start_ms is None or partition[0] in subscribed():
                 return False
             end_ms = start_ms + retention_ms if times.expire_timestamp < 0 else times.expire_timestamp
             return moment.wall_ms >= end_ms

@@ -226,12 +226,13 @@ class OffsetManager:
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
         owner.check_delete_offsets()
         kept = self._state.partitions(request.group_id)
+        subscribed = frozenset(owner.subscribed_among([each.topic for each in request.topics]))
         records: list[CoordinatorRecord] = []
         outcomes: list[TopicOutcome] = []
         for each in request.topics:
             topic, partitions = each.topic, each.partitions
             problem = None
-            if owner.is_subscribed_to(topic):
+            if topic in subscribed:
                 problem = GroupSubscribedToTopicError(
                     f"members of {request.group_id!r} read {topic!r}: stop them first"
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from replog.coordinator.records import CoordinatorRecord
@@ -44,8 +44,8 @@ class OffsetOwner(Protocol):
         """
         ...
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+    def subscribed_among(self, topics: Collection[str]) -> Collection[str]:
+        """Returns those of some topics that a member reads; it may look at the words of all members."""
         ...
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
@@ -100,9 +100,9 @@ class SimpleGroup:
     def check_delete_offsets(self) -> None:
         """Lets anybody delete offsets."""
 
-    def is_subscribed_to(self, topic: str) -> bool:  # noqa: ARG002 - as every owner is asked
-        """Whether a member reads the topic: there is none."""
-        return False
+    def subscribed_among(self, topics: Collection[str]) -> Collection[str]:  # noqa: ARG002 - as every owner is asked
+        """Returns none: there is no member."""
+        return ()
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
         """Returns the time of the commit."""

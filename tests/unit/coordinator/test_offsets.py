@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -327,13 +327,13 @@ def test_a_group_with_many_offsets_is_looked_at_a_part_at_a_time() -> None:
         state.replay(record.key, record.value)  # type: ignore[arg-type]
     looked_at = 0
 
-    def is_subscribed_to(_topic: str) -> bool:
+    def subscribed_among(topics: Collection[str]) -> Collection[str]:
         nonlocal looked_at
-        looked_at += 1
-        return True
+        looked_at += len(topics)
+        return topics
 
     owners.group.empty_since_ms = WALL_MS
-    owners.group.is_subscribed_to = is_subscribed_to  # type: ignore[method-assign]
+    owners.group.subscribed_among = subscribed_among  # type: ignore[method-assign]
     timers = Timers()
     cleaner = OffsetCleaner(state, owners, Topics(), replace(CONFIG, visits_per_step=100), timers)
     counts = [0]
@@ -424,8 +424,8 @@ class Members(SimpleGroup):
         if self.is_in_use:
             raise NonEmptyGroupError("in use")
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic == "read"
+    def subscribed_among(self, topics: Collection[str]) -> Collection[str]:
+        return {"read"}.intersection(topics)
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
         return self.empty_since_ms
@@ -501,7 +501,7 @@ def test_the_retention_begins_when_the_group_says_so_and_not_for_what_its_member
 def test_an_empty_group_goes_with_its_last_offset() -> None:
     owners, state, _, cleaner = kept_by_members()
     owners.group.empty_since_ms = WALL_MS
-    owners.group.is_subscribed_to = lambda topic: False  # type: ignore[method-assign]
+    owners.group.subscribed_among = lambda topics: ()  # type: ignore[method-assign]
     *offsets, group = cleaner.step(EXPIRY, Moment(0, WALL_MS + 5_000))
     assert (len(offsets), group) == (2, REMOVAL)
     for each in offsets:
