@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,13 +67,13 @@ def test_the_nearest_entity_counts_and_says_whose_the_quota_is() -> None:
 async def test_thousands_of_quotas_are_read_and_told_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap: 9,000 entities were turned into the controller's words, and back, in one step of the loop of 50 ms."""
     threads: list[int] = []
+
+    def noted(real: Any, things: Any) -> Any:
+        threads.append(threading.get_ident())
+        return real(things)
+
     for name in ("_wanted", "_all_altered"):
-
-        def noted(things: Any, real: Any = getattr(quotas, name)) -> Any:
-            threads.append(threading.get_ident())
-            return real(things)
-
-        monkeypatch.setattr(quotas, name, noted)
+        monkeypatch.setattr(quotas, name, partial(noted, getattr(quotas, name)))
     many = [
         Altered.EntryData([Altered.EntityData("user", f"u{number}")], [Altered.OpData(PRODUCER_BYTE_RATE, RATE)])
         for number in range(AT_ONCE_MAX + 1)
