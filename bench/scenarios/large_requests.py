@@ -231,7 +231,7 @@ def _served(name: str) -> Served:
     return next(each for each in SERVED if each.name == name)
 
 
-def _has_list(request: type[Any]) -> bool:
+def _has_list(request: Any) -> bool:
     hints = typing.get_type_hints(request, vars(sys.modules[request.__module__]))
     kinds = [kind for hint in hints.values() for kind in (hint, *typing.get_args(hint))]
     return any(typing.get_origin(kind) is list for kind in kinds)
