@@ -115,9 +115,7 @@ def _wanted(entries: Sequence[AlterClientQuotasRequest.EntryData]) -> tuple[Alte
 
 
 def _all_altered(results: Sequence[QuotaEntityResult]) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[_altered(one.entity, one.error, one.message or None) for one in results]
-    )
+    return AlterClientQuotasResponse(entries=[_altered(one.entity, one.error, one.message or None) for one in results])
 
 
 def refuse_alter_client_quotas(request: AlterClientQuotasRequest, failure: Failure) -> AlterClientQuotasResponse:
