@@ -1,0 +1,30 @@
+"""The page of what requests cost: it has all APIs, and says what is measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from request_costs_page import CALLS_NAMES, costliest, rows
+from test_kafka_request_costs import TURN_CALLS_MAX, TurnCalls
+
+from replog.protocol.served import SERVED
+
+HELD_MS_MAX = 50
+MORE = 1.25
+"""How many times the calls of its line a request may make: what it meets on a node is not always the same."""
+FEW_CALLS = 2_000
+"""Calls that a line need not tell: a timer of the node, or the rest of a connection."""
+
+
+def test_each_api_has_a_line_within_the_bound() -> None:
+    assert Counter(row.api for row in rows()) == Counter({api.name for api in SERVED})
+    assert [row for row in rows() if row.held_ms > HELD_MS_MAX or row.calls > TURN_CALLS_MAX] == []
+
+
+@pytest.mark.campaign
+async def test_no_api_makes_many_more_calls_than_its_line_says() -> None:
+    """Half a minute."""
+    told = {row.api: row.calls for row in rows()}
+    found = await costliest(CALLS_NAMES, TurnCalls())
+    assert {api: (most, request) for api, (most, request) in found.items() if most > MORE * told[api] + FEW_CALLS} == {}
