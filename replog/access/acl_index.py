@@ -79,18 +79,16 @@ class PrefixRanges:
 
 
 class AclTable:
-    """The entries of one principal for one kind of resource; never changed in place."""
+    """The entries of one principal for one kind of resource; what they say is never changed in place."""
 
     __slots__ = ("_ranges", "literal", "prefixed")
 
     def __init__(self, literal: Mapping[str, Hosts], prefixed: Mapping[str, Hosts]) -> None:
         self.literal = literal
         self.prefixed = prefixed
-        by_host: dict[str, dict[str, Bits]] = {}
-        for prefix, hosts in prefixed.items():
-            for host, bits in hosts.items():
-                by_host.setdefault(host, {})[prefix] = bits
-        self._ranges = {host: PrefixRanges(prefixes) for host, prefixes in by_host.items()}
+        self._ranges: Mapping[str, PrefixRanges] | None = (
+            None  # until somebody asks: thousands of tables may come at once
+        )
 
     def bits(self, addresses: tuple[str, ...], name: str) -> Bits:
         """Returns what is said of a name to a host with these addresses: by itself, by `*`, by each prefix of it."""
@@ -101,9 +99,12 @@ class AclTable:
                     own = hosts.get(each, NOTHING)
                     allowed |= own[0]
                     denied |= own[1]
-        if self._ranges:
+        if self.prefixed:
+            by_host = self._ranges
+            if by_host is None:
+                by_host = self._ranges = _ranges_of(self.prefixed)
             for each in addresses:
-                if (ranges := self._ranges.get(each)) is not None:
+                if (ranges := by_host.get(each)) is not None:
                     own = ranges.bits(name)
                     allowed |= own[0]
                     denied |= own[1]
@@ -234,6 +235,15 @@ def _said(patterns: Mapping[str, Hosts], addresses: tuple[str, ...], bits: int) 
 
 def _has_prefix(name: str, prefixes: set[str]) -> bool:
     return bool(prefixes) and any(name[:length] in prefixes for length in range(1, len(name) + 1))
+
+
+def _ranges_of(prefixed: Mapping[str, Hosts]) -> Mapping[str, PrefixRanges]:
+    """Returns what prefixes say, by the hosts of their entries."""
+    by_host: dict[str, dict[str, Bits]] = {}
+    for prefix, hosts in prefixed.items():
+        for host, bits in hosts.items():
+            by_host.setdefault(host, {})[prefix] = bits
+    return {host: PrefixRanges(prefixes) for host, prefixes in by_host.items()}
 
 
 def _end_of(prefix: str) -> str:

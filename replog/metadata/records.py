@@ -314,6 +314,9 @@ _NUMBER_BYTES = 12
 _ID_BYTES = 16 + _NUMBER_BYTES
 _UTF8_BYTES_MAX = 4
 
+_ACL_BYTES = 160
+"""Of an entry of an access control list without its texts: the frame, an id, seven numbers or lengths."""
+
 _PARTITION_BYTES = 160
 """Of a partition record without its lists: the frame, an id, and up to eleven numbers or lengths."""
 
@@ -332,6 +335,9 @@ def encoded_bytes_max(record: MetadataRecord) -> int:
         lists = (record.isr, record.elr, record.last_known_elr, record.replicas)
         moved = (record.adding_replicas, record.removing_replicas)
         return _PARTITION_BYTES + 10 * sum(len(members) for members in (*lists, *moved) if members is not None)
+    if type(record) is AccessControlEntryRecord:
+        entry = record.entry
+        return _ACL_BYTES + _UTF8_BYTES_MAX * (len(entry.name) + len(entry.principal) + len(entry.host))
     return _NUMBER_BYTES + _bytes_of(record)
 
 

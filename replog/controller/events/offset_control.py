@@ -110,7 +110,7 @@ class OffsetControl:
         self._knows_transactions = knows_transactions
         self._written = WrittenBatches(registry)
         self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
-        self._measured: tuple[Sequence[MetadataRecord], int] = (), 0
+        self._measured: tuple[Sequence[MetadataRecord], Sequence[int]] = (), ()
         self._unstable: list[CommittedRecords] = []  # committed, but reaching beyond the stable end
         self.committed_end_offset = 0
         self.stable_end_offset = 0
@@ -187,23 +187,30 @@ class OffsetControl:
 
     def bytes_max(self, records: Sequence[MetadataRecord]) -> int:
         """Returns a size that all records of a change together do not exceed."""
-        if records is not self._measured[0]:  # asked several times on the way of one change
-            self._measured = records, sum(map(encoded_bytes_max, records))
+        return sum(self.sizes_max(records))
+
+    def sizes_max(self, records: Sequence[MetadataRecord]) -> Sequence[int]:
+        """Returns for each record of a change a size that it does not exceed."""
+        if (
+            records is not self._measured[0]
+        ):  # asked several times on the way of one change, each of which would be a walk
+            self._measured = records, tuple(map(encoded_bytes_max, records))
         return self._measured[1]
 
     def batches(self, records: tuple[MetadataRecord, ...]) -> list[tuple[MetadataRecord, ...]]:
         """Splits one change into the batches to append: one, or a transaction of several."""
         if self.is_one_batch(records):
             return [records] if records else []
-        marked = (BeginTransactionRecord(f"{len(records)} records"), *records, EndTransactionRecord())
+        begin, end = BeginTransactionRecord(f"{len(records)} records"), EndTransactionRecord()
+        marked = (begin, *records, end)
+        self._measured = marked, (encoded_bytes_max(begin), *self.sizes_max(records), encoded_bytes_max(end))
         return list(self.split(marked))
 
     def split(self, records: tuple[MetadataRecord, ...]) -> Iterator[tuple[MetadataRecord, ...]]:
         """Yields the records in order, as many in each part as may be; one too large for any batch stands alone."""
         records_max = self.records_max
         start = size_bytes = 0
-        for index, record in enumerate(records):
-            record_bytes = encoded_bytes_max(record)
+        for index, record_bytes in enumerate(self.sizes_max(records)):
             is_full = index - start >= records_max
             if is_full or (index > start and size_bytes + record_bytes > self._max_bytes_per_batch):
                 yield records[start:index]

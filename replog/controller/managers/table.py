@@ -50,7 +50,7 @@ from replog.controller.requests import (
 from replog.controller.state.state import ControllerState
 from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
-from replog.metadata.records import MetadataRecord, encoded_bytes_max
+from replog.metadata.records import MetadataRecord
 
 RequestHandler: TypeAlias = Callable[[Any, int], Result | LongResult]
 """Takes a request of the class it is registered for, and the time."""
@@ -177,8 +177,8 @@ class Managers:
         """Refuses here what the quorum would refuse once it had been replayed."""
         config = self._config
         if self._offsets.bytes_max(records) > config.max_bytes_per_record:  # else none of them is
-            for record in records:
-                if (size_bytes := encoded_bytes_max(record)) > config.max_bytes_per_record:
+            for record, size_bytes in zip(records, self._offsets.sizes_max(records), strict=True):
+                if size_bytes > config.max_bytes_per_record:
                     raise InvalidRequestError(
                         f"a {type(record).__name__} of up to {size_bytes} bytes, {config.max_bytes_per_record} may be; "
                         "shorten names and lists"
