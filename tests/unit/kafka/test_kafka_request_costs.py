@@ -25,8 +25,10 @@ from uuid import UUID
 import pytest
 from kafka_node_kit import Served, serving
 from msgspec import Struct
+from test_kafka_acls import KEYS
 from test_kafka_large_requests import frame
 
+from replog.access.entries import AclOperation, PatternType, Permission, ResourceKind
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.protocol.private import PRIVATE_APIS, PrivateApi, PrivateRequest
 from replog.protocol.served import SERVED
@@ -48,6 +50,14 @@ TAKE_APART: frozenset[str] = frozenset()
 
 TURN = asyncio.base_events.BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]
 """What the loop calls for each of its turns."""
+
+ACL_NUMBERS = {
+    "resource_type_filter": ResourceKind.TOPIC,
+    "resource_pattern_type": PatternType.PREFIXED,
+    "pattern_type_filter": PatternType.PREFIXED,
+    "operation": AclOperation.READ,
+    "permission_type": Permission.ALLOW,
+}
 
 Path = tuple[str, ...]
 NAMINGS = ("names", "times one name", f"times {OFFSETS_TOPIC}")
@@ -136,6 +146,7 @@ def value(kind: Any, wide: Path | None, count: int, naming: str, path: Path = ()
     if kind is int:
         return _number(name, number)
     text = f"u{number}" if naming == "names" else OFFSETS_TOPIC if OFFSETS_TOPIC in naming else "t"
+    text = f"User:{text}" if name in {"principal", "principal_filter"} else text
     texts = {str: text, bytes: b"", bool: False, float: 1.0, UUID: UUID(int=number + 5)}
     return texts[kind]
 
@@ -150,6 +161,7 @@ def _number(name: str, number: int) -> int:
         "num_partitions": 1,
         "replication_factor": 1,
         "acks": 1,
+        **ACL_NUMBERS,
     }
     return 200 if name.endswith("timeout_ms") else usual.get(name, 1 if name.endswith(("id", "ids")) else 0)
 
@@ -190,7 +202,7 @@ def title(kind: str, path: Path | None, naming: str, count: int) -> str:
 @contextlib.asynccontextmanager
 async def node() -> AsyncIterator[Served]:
     few = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
-    async with serving(auto_create_topics_enable=False, **few) as it:
+    async with serving(auto_create_topics_enable=False, **few, **KEYS) as it:
         await it.create("t", partitions=20)
         await _begin_transaction(it)
         yield it
