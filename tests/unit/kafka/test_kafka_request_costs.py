@@ -49,6 +49,9 @@ ANSWER_RATIO_MAX = 20
 """How many bytes are answered for one of a request, beyond the first `ANSWER_BYTES`."""
 ANSWER_BYTES = 64 << 10
 
+TELLS_ALL = "DeleteAcls"
+"""The API whose answer names what it has removed, at most ten thousand entries, each once."""
+
 TAKE_APART: frozenset[str] = frozenset()
 """The APIs that are not asked, since they would take the node apart."""
 
@@ -263,7 +266,7 @@ async def costs(count: int, turn_calls_max: int, above: Mapping[str, int] = Mapp
                 print(f"{calls.most:9d} {len(answer):9d} {len(wide.data):9d} {wide.name}", flush=True)
             if calls.most > above.get(wide.api, turn_calls_max):
                 found.append(f"{wide.name}: {calls.most} calls in one turn of the loop")
-            if len(answer) > ANSWER_BYTES + ANSWER_RATIO_MAX * len(wide.data):
+            if wide.api != TELLS_ALL and len(answer) > ANSWER_BYTES + ANSWER_RATIO_MAX * len(wide.data):
                 found.append(f"{wide.name}: {len(answer)} bytes are answered to {len(wide.data)}")
     assert asked == {api.name for api in SERVED} - TAKE_APART
     return found

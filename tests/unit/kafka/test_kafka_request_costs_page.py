@@ -15,7 +15,7 @@ HELD_MS_ABOVE = 100
 """Of those that are above the bound (`CALLS_ABOVE`)."""
 MORE = 1.25
 """How many times the calls of its line a request may make: what it meets on a node is not always the same."""
-FEW_CALLS = 2_000
+FEW_CALLS = 5_000
 """Calls that a line need not tell: a timer of the node, or the rest of a connection."""
 
 
