@@ -4,9 +4,9 @@
     ssl.ca.location = "ca.pem"
     sasl.mechanism = "SCRAM-SHA-512"
     sasl.username = "alice"
-    sasl.password = "..."
+    sasl.password = "${file:alice.password}"
 
-Paths in it are seen from the folder that it is in.  It is read by the first command that connects.
+Values may stand elsewhere (`replog.config.references`).  Paths in it are seen from the folder that it is in.  It is read by the first command that connects.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CONFIG_VARIABLE: Final = "REPLOG_CLIENT_CONFIG"
 FILE_BYTES_MAX: Final = 1 << 20
+SECRETS: Final = (".password", ".jaas.config")
+"""Ends of the names of settings with a password in them."""
 
 _given: list[Path] = []
 """The file of this command line, if there is one: one command line per process."""
@@ -49,6 +51,7 @@ def read(path: Path) -> Security:
         ConfigError: It cannot be read, is no TOML, or has a setting that is wrong.  No value is shown.
     """
     from replog.client import Security
+    from replog.config.references import Resolved, resolve, warn_if_open
 
     try:
         with path.open("rb") as file:
@@ -58,16 +61,21 @@ def read(path: Path) -> Security:
     if len(text) > FILE_BYTES_MAX:
         raise _wrong(path, f"has more than {FILE_BYTES_MAX} bytes: is it the file of settings of clients?")
     try:
-        found = dict(_dotted(tomllib.loads(text.decode())))
+        given = dict(_dotted(tomllib.loads(text.decode())))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _wrong(path, f'is no TOML ({type(error).__name__}): write KEY = "VALUE" on each line') from None
-    for name, value in found.items():
-        if name.endswith(".location") and isinstance(value, str):
-            found[name] = str(path.parent / value)
+    resolved = Resolved({}, {})
     try:
+        resolved = resolve(given, path.parent)
+        if any(name.endswith(SECRETS) and name not in resolved.references for name in given):
+            warn_if_open(path, "a password")
+        found = dict(resolved.values)
+        for name, value in found.items():
+            if name.endswith(".location") and isinstance(value, str):
+                found[name] = str(path.parent / value)
         return Security.from_settings(found)
     except ConfigError as error:
-        raise ConfigError(error.field, None, f"{path}: {error}") from None
+        raise ConfigError(error.field, None, f"{path}: {resolved.hidden(error)}") from None
 
 
 def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
+from replog.access.secret import HIDDEN
 from replog.config.kinds import Kind, Paths
 from replog.errors import ConfigError
 
@@ -82,7 +83,9 @@ class Key(Struct, frozen=True):
         try:
             return self.kind.parse(raw)
         except ValueError as error:
-            raise ConfigError(self.name, raw, f"{self.name} = {_show_raw(raw)} {error} ({self.describe()})") from None
+            shown = HIDDEN if self.kind.is_secret else _show_raw(raw)
+            value = None if self.kind.is_secret or isinstance(raw, Mapping) else raw
+            raise ConfigError(self.name, value, f"{self.name} = {shown} {error} ({self.describe()})") from None
 
 
 def keys_of(config_class: type[Any]) -> dict[str, Key]:
@@ -170,6 +173,8 @@ def _show_raw(raw: object) -> str:
             text = f"{raw:,}"
         case str():
             text = f'"{raw}"'
+        case Mapping():
+            text = ", ".join(map(str, raw))  # its values may be secrets
         case list() | tuple():
             text = "[" + ", ".join(_show_raw(item) for item in raw) + "]"
         case _:

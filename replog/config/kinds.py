@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from replog.access.secret import HIDDEN, Secret
 from replog.metadata.records import CLIENT_LISTENER, SecurityProtocol
 
 # numbers that the configuration keys are written with
@@ -122,6 +123,8 @@ class Kind(ABC):
 
     unit: str = ""
     type_name: str
+    is_secret: bool = False
+    """Whether values are shown to nobody."""
 
     @abstractmethod
     def parse(self, raw: object) -> object:
@@ -254,6 +257,29 @@ class Text(Kind):
 
     def describe_range(self) -> str:
         return self.rule
+
+
+class SecretText(Kind):
+    """A string that is shown nowhere: a password.  In a file of settings it may stand elsewhere: `replog.config.references`."""
+
+    type_name = "string"
+    is_secret = True
+
+    def parse(self, raw: object) -> Secret:
+        if isinstance(raw, Secret):
+            return raw
+        if not isinstance(raw, str) or not raw:
+            raise ValueError("is not a string that has something in it")
+        return Secret(raw)
+
+    def describe_range(self) -> str:
+        return "text; shown nowhere"
+
+    def show(self, value: object) -> str:  # noqa: ARG002 -- shown is the same of each
+        return HIDDEN
+
+    def to_toml(self, value: object) -> str:
+        return quoted(value.reveal() if isinstance(value, Secret) else str(value))
 
 
 class Choice(Kind, Generic[EnumT]):

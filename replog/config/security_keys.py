@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from replog.access.credentials import SaslMechanism
+from replog.access.secret import Secret
 from replog.config.keys import Differs, Key, keys_of
 from replog.config.kinds import (
     DAY_MS,
@@ -21,6 +22,7 @@ from replog.config.kinds import (
     FilePath,
     Kind,
     Number,
+    SecretText,
     Text,
     milliseconds,
     quoted,
@@ -70,9 +72,13 @@ class TlsKeys(Struct, frozen=True, kw_only=True):
     """What ssl.keystore.location is."""
 
     ssl_keystore_location: Annotated[str | None, FilePath()] = None
-    """The file with what this node proves itself by to clients: its private key, without a password, its certificate, and the chain to
+    """The file with what this node proves itself by to clients: its private key, its certificate, and the chain to
     the authority.  Every listener that speaks SSL needs one.  A file that is renamed into its place is read within seconds, without
     a restart; connections that there are go on."""
+
+    ssl_key_password: Annotated[Secret | None, SecretText()] = None
+    """What the private key in ssl.keystore.location is encrypted with; not set: it is not.  ${file:...} and ${env:...} keep it out of
+    this file (docs/SECURITY.md).  A key that is replaced by one with another password needs a restart."""
 
     ssl_truststore_type: Annotated[
         StoreType, Choice(StoreType), Differs("JKS", "there is no JVM; PEM is what everybody else reads")
@@ -161,7 +167,7 @@ class ListenerValue(Struct, frozen=True):
         return LISTENER_KEYS[_key_name(self.name)]
 
     def __str__(self) -> str:
-        return f"{self.name}={self.key.kind.to_toml(self.value)}"
+        return f"{self.name}={self.key.kind.show(self.value)}"
 
 
 class ListenerValues(Kind):
@@ -254,6 +260,7 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
             tls.ssl_client_auth,
             tls.ssl_enabled_protocols,
             tls.ssl_principal_mapping_rules,
+            tls.ssl_key_password,
         )
 
     @property

@@ -18,11 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from replog.access.credentials import SaslMechanism
-from replog.config.keys import flatten, unknown_key, with_absolute_paths
-from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress
+from replog.access.secret import HIDDEN
+from replog.config.keys import Key, flatten, unknown_key, with_absolute_paths
+from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress, quoted
+from replog.config.references import Resolved, resolve
 from replog.config.security_keys import INTER_BROKER, LISTENER_PREFIX, METRICS
 from replog.config.server_keys import KEYS, InterBrokerTransport, ProcessRole, ServerKeys
 from replog.errors import ConfigError
@@ -370,6 +372,10 @@ __all__ = ["Endpoint", "FlushPolicy", "NamedEndpoint", "ProcessRole", "ServerCon
 class ServerConfig(ServerKeys, frozen=True, kw_only=True):
     """All settings of one node, typed and checked.  Build it in code, or with `from_toml` or `from_mapping`.
 
+    Attributes:
+        references: The names of values that stand elsewhere than in the file, and what it has for them (`replog.config.references`).
+            They are shown as little as passwords.
+
     Invariants:
         - every value is of its kind and in its range;
         - values that contradict each other do not exist together (`checks`).
@@ -378,10 +384,26 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
         ConfigError: A value is refused; the error names the key, what is wrong with it, its unit, range and default.
     """
 
+    references: tuple[tuple[str, object], ...] = ()
+
     def __post_init__(self) -> None:
         for key in KEYS.values():
             force_setattr(self, key.field_name, key.parse(getattr(self, key.field_name)))
         check_together(self)
+
+    def is_hidden(self, key: Key) -> bool:
+        """Whether the value of a key is shown to nobody."""
+        is_reference = any(name == key.name or name.startswith(f"{key.name}.") for name, _ in self.references)
+        return key.kind.is_secret or is_reference
+
+    def __repr__(self) -> str:
+        shown = ((key, HIDDEN if self.is_hidden(key) else repr(getattr(self, key.field_name))) for key in KEYS.values())
+        return f"ServerConfig({', '.join(f'{key.field_name}={text}' for key, text in shown)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [
+            (key.field_name, HIDDEN if self.is_hidden(key) else getattr(self, key.field_name)) for key in KEYS.values()
+        ]
 
     @classmethod
     def from_mapping(
@@ -418,7 +440,8 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
     def from_toml(cls, path: str | Path, *, overrides: Mapping[str, object] | None = None) -> ServerConfig:
         """Makes a configuration from a TOML file; see `from_mapping`.
 
-        Folders that the file names by a relative path are looked for beside it, wherever the process was started.
+        Folders that the file names by a relative path are looked for beside it, wherever the process was started.  References are
+        replaced by what they stand for (`replog.config.references`).
 
         Raises:
             ConfigError: What `from_mapping` refuses, with the file in front; or it cannot be read or is not TOML.
@@ -431,12 +454,39 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
             raise ConfigError("config", str(path), f"{path}: cannot be read: {error.strerror}") from error
         except ValueError as error:  # not TOML, or not UTF-8
             raise ConfigError("config", str(path), f"{path}: is not TOML: {error}") from error
+        resolved = Resolved({}, {})
         try:
-            return cls.from_mapping(with_absolute_paths(flatten(values), Path(path).parent), overrides=overrides)
+            resolved = resolve(flatten(values), Path(path).parent)
+            return cls._of_file(resolved, Path(path).parent, overrides or {})
         except ConfigError as error:
-            raise ConfigError(error.field, error.value, f"{path}: {error.reason}") from None
+            told = resolved.hidden(error)
+            raise ConfigError(told.field, told.value, f"{path}: {told.reason}") from None
+
+    @classmethod
+    def _of_file(cls, resolved: Resolved, folder: Path, overrides: Mapping[str, object]) -> ServerConfig:
+        """Makes a configuration of the values of a file in a folder."""
+        values = with_absolute_paths(resolved.values, folder)
+        texts = {name: values[name] for name in resolved.references if name in KEYS}
+        config = cls.from_mapping(values, overrides={**texts, **overrides})
+        names = {"log.dir": "log.dirs"}
+        elsewhere = sorted(resolved.references.keys() - overrides.keys(), key=str.lower)
+        references = ((names.get(name, name.lower()), resolved.references[name]) for name in elsewhere)
+        return replace(config, references=tuple(references))
 
     def to_toml(self) -> str:
-        """Returns a file that gives this configuration again; keys at their default are left out."""
-        given = ((key, getattr(self, key.field_name)) for key in KEYS.values())
-        return "".join(f'"{key.name}" = {key.kind.to_toml(value)}\n' for key, value in given if value != key.default)
+        """Returns a file that gives this configuration again, with its references; keys at their default are left out.
+
+        It has the passwords that are in this configuration.
+        """
+        raws = dict(self.references)
+        own = tuple(each for each in self.listener_name if f"{LISTENER_PREFIX}{each.name}" not in raws)
+        given = ((key, own if key.name == "listener.name" else getattr(self, key.field_name)) for key in KEYS.values())
+        lines = {
+            key.name: key.kind.to_toml(value) for key, value in given if value != key.default and key.name not in raws
+        }
+        lines |= {name: _raw_toml(raw) for name, raw in raws.items()}
+        return "".join(f"{quoted(name)} = {text}\n" for name, text in lines.items())
+
+
+def _raw_toml(raw: object) -> str:
+    return f"[{', '.join(map(_raw_toml, raw))}]" if isinstance(raw, list) else quoted(str(raw))

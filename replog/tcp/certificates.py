@@ -122,7 +122,7 @@ class Certificates:
         if not self._dials:
             context.num_tickets = 0
         try:
-            context.load_cert_chain(settings.keystore, password=_no_password)
+            self._load_own(context)
         except (OSError, ValueError) as error:  # SSLError is an OSError
             raise self._unusable(settings.keystore, _reason(error)) from None
         self._check_own()
@@ -134,6 +134,29 @@ class Certificates:
         context.check_hostname = False  # who dials asks for a name of its own kind: `identify`
         context.verify_mode = _VERIFY[settings.client_auth]
         return context
+
+    def _load_own(self, context: ssl.SSLContext) -> None:
+        """Reads the private key and its certificates; the password, if the key has one.
+
+        Raises:
+            OSError: The file cannot be read, or what is in it.
+            ValueError: The password is missing, or another one.
+        """
+        password, is_asked = self._settings.key_password, False
+
+        def told() -> str:
+            nonlocal is_asked
+            is_asked = True
+            if password is None:  # or OpenSSL would ask on the terminal
+                raise ValueError("its private key has a password: set ssl.key.password")
+            return password.reveal()
+
+        try:
+            context.load_cert_chain(self._settings.keystore, password=told)
+        except ssl.SSLError:
+            if is_asked:
+                raise ValueError("its private key cannot be decrypted with this ssl.key.password") from None
+            raise
 
     def _check_own(self) -> None:
         """Looks whether the own certificate is the right one, and says how others are kept from its key."""
@@ -154,7 +177,7 @@ class Certificates:
     def _unusable(self, path: str, reason: str) -> ConfigError:
         is_own = path == self._settings.keystore
         key = f"ssl.{'keystore' if is_own else 'truststore'}.location"
-        holds = "a private key without a password, its certificate and the chain" if is_own else "certificates"
+        holds = "a private key, its certificate and the chain" if is_own else "certificates"
         return ConfigError(
             key,
             path,
@@ -167,10 +190,6 @@ def _first_certificate(path: str) -> bytes:
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = Path(path).read_text(encoding="ascii", errors="replace")
     return ssl.PEM_cert_to_DER_cert(begin + text.split(begin, 1)[1].split(end, 1)[0] + end)
-
-
-def _no_password() -> str:
-    raise ValueError("its private key has a password; keep the file readable for the broker alone instead")
 
 
 def _reason(error: Exception) -> str:

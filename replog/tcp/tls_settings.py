@@ -6,6 +6,7 @@ from enum import Enum
 
 from msgspec import Struct
 
+from replog.access.secret import Secret
 from replog.tcp.principals import DEFAULT_RULES
 
 
@@ -40,6 +41,7 @@ class TlsSettings(Struct, frozen=True):
         client_auth: Whether clients show one.
         versions: The versions of TLS that are spoken.
         mapping_rules: The rules that make the names of clients.
+        key_password: What the private key is encrypted with; None: it is not.
     """
 
     keystore: str
@@ -47,3 +49,4 @@ class TlsSettings(Struct, frozen=True):
     client_auth: ClientAuth = ClientAuth.NONE
     versions: tuple[TlsVersion, ...] = tuple(TlsVersion)
     mapping_rules: str = DEFAULT_RULES
+    key_password: Secret | None = None

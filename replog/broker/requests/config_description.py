@@ -13,8 +13,9 @@ from functools import cache, partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from replog.access.secret import HIDDEN
 from replog.config.keys import Key
-from replog.config.kinds import INT_MAX, Flag, Fraction, Kind, ListOf, Number
+from replog.config.kinds import INT_MAX, Flag, Fraction, Kind, ListOf, Number, SecretText
 from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
@@ -121,7 +122,7 @@ def _require_this_broker(image: MetadataImage, config: ServerConfig, resource_na
 def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[ConfigDescription, ...]:
     """Describes the whole configuration of one node: every key of its file, and every key that may be set while it runs.
 
-    No key is left out or hidden: there is none that holds a secret.
+    No key is left out.  A password, and a value that stands elsewhere than in the file, is shown as `[hidden]`.
 
     Args:
         image: The metadata that the node knows; an empty image where only a file is to be described.
@@ -196,6 +197,8 @@ def _values_of_file(config: ServerConfig, key: Key) -> Iterator[ConfigDescriptio
 
 def _of_file(config: ServerConfig, key: Key, name: str) -> ConfigDescription:
     value: object = getattr(config, key.field_name)
+    if config.is_hidden(key) and value is not None:
+        return ConfigDescription(name, HIDDEN, "node")
     return ConfigDescription(name, _text(value), DEFAULT if value == key.default else "node")
 
 
@@ -219,13 +222,17 @@ def _text(value: object) -> str | None:
 def _known(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> KnownConfig:
     document = partial(_meaning, key.cluster_name.replace(".", "_"), lambda: str(key.type))
     values = tuple(_values(config, key, places))
-    return KnownConfig(places[0].name_of(key), _type_of(key), is_read_only=False, values=values, document=document)
+    known = KEYS.get(key.cluster_name)
+    hides = known is not None and config.is_hidden(known)
+    name = places[0].name_of(key)
+    return KnownConfig(name, _type_of(key), is_read_only=False, is_sensitive=hides, values=values, document=document)
 
 
 def _known_of_file(config: ServerConfig, key: Key) -> KnownConfig:
     values = tuple(_values_of_file(config, key))
     document = partial(_meaning, key.field_name, key.describe)
-    return KnownConfig(key.name, _type_of_file(key.kind), is_read_only=True, values=values, document=document)
+    kind, hides = _type_of_file(key.kind), config.is_hidden(key)
+    return KnownConfig(key.name, kind, is_read_only=True, is_sensitive=hides, values=values, document=document)
 
 
 def _meaning(field_name: str, describe: Callable[[], str]) -> str:
@@ -267,5 +274,7 @@ def _type_of_file(kind: Kind) -> ConfigType:
             return ConfigType.BOOLEAN
         case ListOf():
             return ConfigType.LIST
+        case SecretText():
+            return ConfigType.PASSWORD
         case _:
             return ConfigType.STRING

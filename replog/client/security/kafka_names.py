@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from replog.client.security.secret import Secret
+from replog.access.secret import Secret
 from replog.errors import ConfigError
 
 PLAIN: Final = "PLAIN"

@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
+from replog.access.secret import Secret
 from replog.client.security.kafka_names import OAUTHBEARER, PLAIN
 from replog.client.security.scram import ScramClient
-from replog.client.security.secret import Secret
 from replog.client.security.security import SaslLogin, TokenProvider
 from replog.errors import ErrorCode, IllegalSaslStateError, SaslAuthenticationError, UnsupportedSaslMechanismError
 from replog.errors.from_code import error_from_number

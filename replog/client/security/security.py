@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
+from replog.access.secret import Secret
 from replog.client.security.kafka_names import OAUTHBEARER, PLAIN, read_names
-from replog.client.security.secret import Secret
 from replog.errors import ConfigError
 from replog.errors.choices import require_choice, require_kind
 

@@ -134,12 +134,17 @@ def _described(node: KafkaNode, request: DescribeConfigsRequest, resource: Asked
 
 def _described_config(request: DescribeConfigsRequest, config: KnownConfig) -> DescribedConfig:
     synonyms = config.values if request.include_synonyms else ()
+
+    def told(value: str | None) -> str | None:
+        return None if config.is_sensitive else value
+
     return DescribedConfig(
         config.name,
-        config.value,
+        told(config.value),
         config.is_read_only,
         source_number(config.source),
-        synonyms=[Synonym(one.name, one.value, source_number(one.source)) for one in synonyms],
+        config.is_sensitive,
+        synonyms=[Synonym(one.name, told(one.value), source_number(one.source)) for one in synonyms],
         config_type=config.type,
         documentation=config.document() if request.include_documentation else None,
     )

@@ -19,6 +19,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 _SOURCES = {"topic": 1, "broker": 2, "cluster": 3, "node": 4, "default": 5}
@@ -32,6 +33,7 @@ class KnownConfig(Struct, frozen=True):
     Attributes:
         name: The name that it has there.
         is_read_only: Whether only the node's file sets it.
+        is_sensitive: Whether no value of it is told (KIP-226).
         values: The value in force first, then the one that would be in force without it, and so on; the default last.
         document: The function that returns what it means; the first call reads the source of all keys.
     """
@@ -39,6 +41,7 @@ class KnownConfig(Struct, frozen=True):
     name: str
     type: ConfigType
     is_read_only: bool
+    is_sensitive: bool
     values: tuple[ConfigDescription, ...]
     document: Callable[[], str]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from broker_kit import registered, server_config
+from msgspec.structs import replace
 
+from replog.access.secret import HIDDEN
 from replog.broker.requests import config_description
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.config.server_keys import KEYS
@@ -100,10 +102,23 @@ def test_a_node_tells_every_key_with_its_place() -> None:
     assert found["request.timeout.ms"] == ("30000", "default")
 
 
-def test_no_key_of_a_node_holds_a_secret() -> None:
-    """All values are shown: the first key with a secret has to be left out of `describe_node_configs`."""
-    words = ("password", "secret", "token", "credential", "private")
-    assert [name for name in of_node() if any(word in name for word in words)] == []
+def test_every_key_of_a_node_that_holds_a_secret_is_hidden() -> None:
+    words = ("password", "secret", "credential", "private")
+    named = [key for key in KEYS.values() if any(word in key.name for word in words)]
+    assert [key.name for key in named if not key.kind.is_secret] == []
+    assert "ssl.key.password" in [key.name for key in named]
+
+
+def test_no_secret_is_described() -> None:
+    own = {"inside.ssl.key.password": "canary"}
+    config = server_config(ssl_key_password="canary", broker_rack="canary", listener_name=own)
+    config = replace(config, references=(("broker.rack", "${env:RACK}"),))
+    image = MetadataImage()
+    assert "canary" not in repr(describe_node_configs(image, config))
+    found = {each.name: each for each in describe_node_configs(image, config)}
+    for name in ("ssl.key.password", "broker.rack"):
+        assert found[name] == ConfigDescription(name, HIDDEN, "node")
+    assert found["listener.name"].value == f"inside.ssl.key.password={HIDDEN}"
 
 
 def test_the_source_is_read_only_for_whoever_asks_what_a_key_means(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,3 +316,15 @@ def test_what_fails_as_a_whole_is_told_of_each() -> None:
         assert (answer.resource_type, answer.resource_name) == (BROKER, "1")
         assert (answer.error_code, answer.error_message) == (7, "too slow")
     assert configs.refuse_list_config_resources(ListConfigResourcesRequest(), failure).error_code == 7
+
+
+async def test_of_a_secret_only_its_name_is_told() -> None:
+    """As Kafka does: no value, no synonyms' values, the type PASSWORD, and that it is sensitive."""
+    async with serving(ssl_key_password="canary", listener_name={"x.ssl.key.password": "canary"}) as it:
+        (answer,) = (await described(it, Asked(BROKER, "1", None))).results
+        (one,) = (each for each in answer.configs if each.name == "ssl.key.password")
+        assert (one.value, one.is_sensitive, one.config_type) == (None, True, ConfigType.PASSWORD)
+        assert (one.config_source, one.read_only) == (OF_FILE, True)
+        assert [each.value for each in one.synonyms] == [None, None]
+        assert "canary" not in repr(answer)
+        assert [each.name for each in answer.configs if each.is_sensitive] == ["ssl.key.password"]

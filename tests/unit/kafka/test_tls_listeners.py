@@ -195,14 +195,36 @@ async def test_a_file_that_cannot_be_used_ends_the_start(
     assert raised.value.field == key
 
 
-async def test_a_key_with_a_password_is_refused_without_asking_for_it(files: TlsFiles) -> None:
+def locked(files: TlsFiles, password: bytes) -> str:
+    """A file as that of the broker, with a private key that is encrypted."""
     text = files.broker.read_bytes()
     key = serialization.load_pem_private_key(text, None)
-    locked = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
-    )
+    encryption = serialization.BestAvailableEncryption(password)
+    data = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
     path = files.folder / "locked.pem"
-    path.write_bytes(locked + text[text.index(b"-----BEGIN CERT") :])
-    with pytest.raises(ConfigError, match="has a password"):
-        async with serving(**files.keys(ssl_keystore_location=str(path))):
+    path.write_bytes(data + text[text.index(b"-----BEGIN CERT") :])
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ({}, "has a password: set ssl.key.password"),
+        ({"ssl_key_password": "canary"}, "cannot be decrypted with this ssl.key.password"),
+    ],
+)
+async def test_a_key_whose_password_is_not_known_is_refused_without_asking_for_it(
+    files: TlsFiles, others: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason) as raised:
+        async with serving(**files.keys(ssl_keystore_location=locked(files, b"secret"), **others)):
             pass
+    assert "canary" not in str(raised.value)
+
+
+async def test_a_key_may_have_a_password(files: TlsFiles) -> None:
+    keys = files.keys(ssl_keystore_location=locked(files, b"secret"), ssl_key_password="secret")
+    async with serving(**keys) as it:
+        client = await asyncio.to_thread(TlsClient, it.node.address, files.context(files.client))
+        with client.connection:
+            assert (await it.ask(MetadataRequest(None), 12, MetadataResponse, client)).brokers

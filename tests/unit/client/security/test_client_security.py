@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 import pytest
 
+from replog.access.secret import Secret
 from replog.client import Admin, Security
 from replog.client.protocol.connection import KafkaTransport
-from replog.client.security.secret import Secret
 from replog.errors import ConfigError
 
 CANARY = "canary-Xy7=,secret"
