@@ -61,6 +61,7 @@ from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
 from replog.controller.requests import Heartbeat, LongResult, NamedPartition
 from replog.controller.state.state import ControllerState
 from replog.errors import (
+    InternalError,
     InvariantViolationError,
     NotControllerError,
     ReplogError,
@@ -448,7 +449,7 @@ class Controller:
         except Exception as bug:  # noqa: BLE001 - counted, shown by `status`, and tried again
             self._failed_rounds[change.name] += 1
             self._unappended.append((*change.made, AbortTransactionRecord("the rest of it could not be made")))
-            self._fail_awaited(ReplogError(f"{change.name} failed unexpectedly: {bug!r}"))
+            self._fail_awaited(InternalError(change.name, bug))
             return
         made = (*change.made, *only_changes(looked_at))
         self._step_records += sum(record is None for record in looked_at)  # which have taken as long
@@ -537,9 +538,9 @@ class Controller:
         except InvariantViolationError:
             raise
         except Exception as bug:  # noqa: BLE001 - nothing has changed yet: this term ends, the node and its state are sound
-            reason = f"{type(message.request).__name__} failed unexpectedly: {bug!r}"
-            self._refuse(message, ReplogError(reason))
-            self._effects.append(ResignLeadership(self._claim.epoch, reason))
+            failed = InternalError(type(message.request).__name__, bug)
+            self._refuse(message, failed)
+            self._effects.append(ResignLeadership(self._claim.epoch, str(failed)))
             return
         if isinstance(result, LongResult):
             self._awaited = _AwaitedChange(message, result)

@@ -30,6 +30,7 @@
     ├── those of consumer groups           at the end of this module; retriable, or the caller's mistake, as the others are
     ├── those of transactions              likewise
     ├── RecordDecodeError                  a record is not what its reader's codecs take: mend them, or pass it over
+    ├── InternalError                      our bug, which has changed nothing: the node goes on
     └── BrokerClosedError
     InvariantViolationError                our bug: the node stops
 
@@ -49,6 +50,11 @@ class ReplogError(Exception):
     """Base of everything replog raises on purpose."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    @property
+    def told(self) -> str:
+        """What clients are told: the text, without names of files and folders of the node, which its log has."""
+        return str(self)
 
 
 def raised_anew(error: E) -> E:
@@ -159,6 +165,10 @@ class DiskFullError(ThrottledError):
         self.directory = directory
         self.free_bytes = free_bytes
 
+    @property
+    def told(self) -> str:
+        return "a disk of this broker is full, or nearly: nothing was appended. It goes on by itself when there is room; its log says more"
+
 
 class TooManyOpenFilesError(DiskFullError):
     """This process, or the machine, may open no more files.  It ends when some are closed.
@@ -166,6 +176,10 @@ class TooManyOpenFilesError(DiskFullError):
     The message says what holds until then: mostly that nothing was changed, else what has been, and what ends it.  A kind of
     `DiskFullError`, because it means the same to whoever appends: not now, and nothing is broken.
     """
+
+    @property
+    def told(self) -> str:
+        return "this broker may open no more files now: try again; its log says more"
 
 
 class RegistryNotAvailableError(RetriableError):
@@ -482,6 +496,10 @@ class StorageError(ReplogError):
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
+    @property
+    def told(self) -> str:
+        return "a disk or a file of this broker failed; its log says which and why"
+
 
 class CorruptRecordError(StorageError):
     """Record bytes that fail their checks.
@@ -499,6 +517,10 @@ class CorruptRecordError(StorageError):
         self.path = path
         self.position = position
         self.reason = reason
+
+    @property
+    def told(self) -> str:
+        return super().told if self.path else str(self)
 
 
 class CorruptIndexError(StorageError):
@@ -538,6 +560,24 @@ class ForeignDirectoryError(StorageError):
 
 class BrokerClosedError(ReplogError):
     """The object was closed."""
+
+
+class InternalError(ReplogError):
+    """A bug of ours ended some work, and nothing has changed: the node goes on, and its log says what it was.
+
+    Args:
+        what: The work that failed, for a sentence.
+        bug: The error that ended it.
+    """
+
+    def __init__(self, what: str, bug: Exception) -> None:
+        super().__init__(f"{what} failed unexpectedly, nothing has changed: {bug!r}")
+        self.what = what
+        self.__cause__ = bug
+
+    @property
+    def told(self) -> str:
+        return f"{self.what} failed unexpectedly, nothing has changed; the log of the node says more"
 
 
 # ---- consumer groups and committed offsets: of those that a retry does not help, most say that the member has to join again ----

@@ -211,7 +211,7 @@ class KafkaServer:
         except BrokerClosedError:
             raise
         except ReplogError as error:  # the node does not know the metadata yet
-            return await _refused(api, body, call.version, Failure(error.code, str(error)))
+            return await _refused(api, body, call.version, Failure(error.code, error.told))
 
     async def _handle(self, api: Served, request: object, call: Call, size: int) -> Response:
         try:
@@ -224,7 +224,7 @@ class KafkaServer:
             raise
         except ReplogError as error:
             run = _at_once if size <= READ_AT_ONCE_BYTES else asyncio.to_thread
-            return await run(api.load().refuse, request, Failure(error.code, str(error)))
+            return await run(api.load().refuse, request, Failure(error.code, error.told))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
             self.counts.failures += 1
             number = self.counts.failures

@@ -11,6 +11,7 @@ from replog.controller.requests import ControllerResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,
+    InternalError,
     InvariantViolationError,
     MalformedFrameError,
     ReplogError,
@@ -26,6 +27,9 @@ CALL_BYTES_MAX = 16 << 20
 AT_ONCE_BYTES = 16 << 10
 """Size up to which a call is decoded, and its answer encoded, at once: a millisecond."""
 
+BUG = "a bug of this node; its log says more"
+"""What others are told of one."""
+
 B = TypeVar("B", bytes, bytes | memoryview)
 T = TypeVar("T")
 
@@ -38,13 +42,14 @@ async def outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
         return await answer()
     except BrokerClosedError as error:  # a part of this node has stopped: who asks again finds another node
         return BrokerNotAvailableError(str(error))
+    except InternalError as error:  # the node that asked may pass it on to a client
+        return ReplogError(error.told)
     except ReplogError as error:
         return error
     except InvariantViolationError:
         raise
     except Exception as error:  # noqa: BLE001 -- the caller gets an answer whatever happens
-        _log.exception("request failed")
-        return ReplogError(f"internal error: {error!r}")
+        return ReplogError(_told(error))
 
 
 async def answer_node_call(handlers: PeerHandlers, body: bytes | memoryview, context: RequestContext) -> bytes:
@@ -118,7 +123,7 @@ async def serve_controller_calls(handlers: PeerHandlers, stream: ItemStream, con
     await CallSession(answer).serve(stream)
 
 
-def _told(bug: InvariantViolationError) -> str:
-    """Returns what a caller is told at once of a bug: its driver stops the node, and who calls should not wait for that."""
+def _told(bug: Exception) -> str:
+    """Returns what a caller is told of a bug, at once where its driver stops the node.  It may reach a client: the log has the rest."""
     _log.error("a call ended with a bug of ours", exc_info=bug)
-    return f"internal error: {bug!r}"
+    return BUG

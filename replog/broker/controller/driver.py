@@ -40,6 +40,7 @@ from replog.controller.request_parts import divided
 from replog.controller.requests import ControllerRequest, ControllerResponse, Heartbeat
 from replog.errors import (
     BrokerClosedError,
+    InternalError,
     InvariantViolationError,
     NotControllerError,
     PolicyViolationError,
@@ -227,6 +228,8 @@ class ControllerDriver:
         if future is None or future.done():
             return
         if isinstance(outcome, Exception):
+            if isinstance(outcome, InternalError):
+                _log.error("a request met a bug of ours", exc_info=outcome)
             future.set_exception(outcome)
         else:
             future.set_result(outcome)

@@ -80,8 +80,10 @@ class CommitPermits:
 def _told(error: ReplogError, *, only_verifies: bool) -> ReplogError:
     """Returns what the client is told for an error of the coordinator of its transaction, which it has not asked itself."""
     if error.code is ErrorCode.PRODUCER_FENCED:
-        return error_from_code(ErrorCode.INVALID_PRODUCER_EPOCH, str(error))
+        return error_from_code(ErrorCode.INVALID_PRODUCER_EPOCH, error.told)
     is_ending = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
     if error.code in _UNANSWERED or (isinstance(error, RetriableError) and (only_verifies or not is_ending)):
-        return CoordinatorNotAvailableError(f"the coordinator of the transaction has not answered, ask again: {error}")
+        return CoordinatorNotAvailableError(
+            f"the coordinator of the transaction has not answered, ask again: {error.told}"
+        )
     return error

@@ -113,7 +113,9 @@ class InternalTopic:
             self._making = asyncio.create_task(self._made(), name="make-internal-topic")
         error = await asyncio.shield(self._making)
         if error is not None:
-            raise CoordinatorNotAvailableError(f"the topic {self._shape.topic} cannot be made now: {error}") from error
+            raise CoordinatorNotAvailableError(
+                f"the topic {self._shape.topic} cannot be made now: {error.told}"
+            ) from error
 
     async def stop(self) -> None:
         """Waits for nothing any more."""

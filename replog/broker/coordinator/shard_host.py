@@ -45,6 +45,7 @@ from replog.errors import (
     BrokerNotAvailableError,
     DiskFullError,
     ErrorCode,
+    InternalError,
     InvariantViolationError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -269,6 +270,8 @@ class ShardHost:
             case Reply():
                 self._answer(effect.request_id, effect.response)
             case ReplyError():
+                if isinstance(effect.error, InternalError):
+                    _log.error("%s: a request met a bug of ours", self._replica.name, exc_info=effect.error)
                 self._answer(effect.request_id, effect.error)
             case _ as unreachable:
                 assert_never(unreachable)

@@ -126,9 +126,13 @@ class DiskTrouble:
         self._on_offline = on_offline
 
     def reason(self, key: ReplicaKey) -> str | None:
-        """Returns why a replica cannot be used; None: it is not offline."""
+        """Returns what clients are told of a replica that is offline, without the paths of its reason; None: it is not."""
         offline = self.offline.get(key)
-        return None if offline is None else f"{offline.topic}-{offline.partition_id} is offline here: {offline.reason}"
+        if offline is None:
+            return None
+        return (
+            f"{offline.topic}-{offline.partition_id} is offline here; `replog status` and the log of the broker say why"
+        )
 
     def reported(self) -> tuple[OfflineReplica, ...]:
         """Returns the replicas that are offline or begin anew, as the controller must know them, in a fixed order."""

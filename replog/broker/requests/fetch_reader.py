@@ -298,7 +298,7 @@ class FetchReader:
             if data and request.read_committed:
                 aborted = aborted_in(replica, partition.fetch_offset, data)
         except DiskFullError as failure:  # no descriptor is left
-            return refused_fetch(partition, refused_by(replica, failure.code, str(failure))), b""
+            return refused_fetch(partition, refused_by(replica, failure.code, failure.told)), b""
         except StorageError as failure:
             self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
             return refused_fetch(partition, self.not_leader(partition)), b""
@@ -376,7 +376,7 @@ class FetchReader:
             ):  # else it has been looked
                 replica.log.check_epoch_before(partition.fetch_offset)
         except DiskFullError as failure:  # no descriptor is left
-            return refused_fetch(partition, refused_by(replica, failure.code, str(failure)))
+            return refused_fetch(partition, refused_by(replica, failure.code, failure.told))
         except StorageError as failure:
             self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
             return refused_fetch(partition, self.not_leader(partition))

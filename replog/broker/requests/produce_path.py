@@ -365,7 +365,7 @@ class ProducePath:
             try:
                 replica.log.producers.check_marker(marker, bumps_epochs=True)
             except ReplogError as failure:
-                return _failed(partition, error_code_of(failure), str(failure), replica)
+                return _failed(partition, error_code_of(failure), failure.told, replica)
         return None
 
     def _append(self, replica: Replica, batches: list[ReadyBatch]) -> None:
@@ -384,7 +384,7 @@ class ProducePath:
         except StorageError as error:
             self._stepper.trouble.storage_failed(replica, error)
             for one in batches:
-                one.open.decide(one.index, _failed(one.partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error), replica))
+                one.open.decide(one.index, _failed(one.partition, ErrorCode.KAFKA_STORAGE_ERROR, error.told, replica))
             return
         full = next((outcome for outcome in outcomes if isinstance(outcome, DiskFullError)), None)
         if full is not None:
@@ -404,7 +404,7 @@ class ProducePath:
         self, replica: Replica, leader_epoch: int, one: ReadyBatch, outcome: AppendOutcome
     ) -> AwaitProduce | None:
         if isinstance(outcome, ReplogError):
-            one.open.decide(one.index, _failed(one.partition, error_code_of(outcome), str(outcome), replica))
+            one.open.decide(one.index, _failed(one.partition, error_code_of(outcome), outcome.told, replica))
             return None
         has_append_time = replica.record_rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         result = ProduceResult(
@@ -492,5 +492,5 @@ def _failed(
 
 
 def _invalid(partition: ProducePartition, failure: ReplogError, replica: Replica) -> ProduceResult:
-    result = _failed(partition, error_code_of(failure), str(failure), replica)
+    result = _failed(partition, error_code_of(failure), failure.told, replica)
     return replace(result, keyless=failure.places) if isinstance(failure, KeylessRecordsError) else result

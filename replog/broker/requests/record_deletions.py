@@ -110,7 +110,7 @@ class RecordDeletions:
                 self._stepper.log_start_moved(replica)
         except StorageError as failure:
             self._stepper.trouble.storage_failed(replica, failure)
-            return refused(DeleteRecordsResult, partition, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
+            return refused(DeleteRecordsResult, partition, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, failure.told))
         waiting = _Waiting(partition, offset)
         self._waiting.setdefault(replica.key, {})[waiting] = None
         return waiting

@@ -77,7 +77,7 @@ async def join(
     answer: AddPartitionsResponse = await coordinators.submit(request.transactional_id, asked, timeout_ms)
     return JoinTransactionResponse(
         tuple(
-            PartitionRefusal(each.topic, each.partition, error_code_of(error), str(error))
+            PartitionRefusal(each.topic, each.partition, error_code_of(error), error.told)
             for each, error in zip(partitions, answer.errors, strict=True)
             if error is not None
         )

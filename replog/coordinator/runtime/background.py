@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import ReplyError
-from replog.errors import CoordinatorLoadInProgressError, InvariantViolationError, ReplogError
+from replog.errors import CoordinatorLoadInProgressError, InternalError, InvariantViolationError, ReplogError
 
 Work: TypeAlias = Generator[Outcome, None, None]
 
@@ -105,9 +105,7 @@ class Background:
         except Exception as cause:
             if item.request_id is None:
                 raise
-            error = (
-                cause if isinstance(cause, ReplogError) else ReplogError(f"a request failed unexpectedly: {cause!r}")
-            )
+            error = cause if isinstance(cause, ReplogError) else InternalError("a request", cause)
             return Outcome(answers=(ReplyError(item.request_id, error),))
         if outcome is None:
             return Outcome()

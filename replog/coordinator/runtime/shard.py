@@ -74,6 +74,7 @@ from replog.coordinator.runtime.transactions import (
 from replog.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    InternalError,
     InvalidRequestError,
     InvariantViolationError,
     NotCoordinatorError,
@@ -383,7 +384,7 @@ class Shard:
         They know nothing of the partition behind it, so each would take "not enough replicas" for an end, not for a reason to
         come again; nor of each other, so what is wrong with the change of one (`is_own`) is no end for others.
         """
-        text = f"{self._name} did not take the change, ask again: {error}"
+        text = f"{self._name} did not take the change, ask again: {error.told}"
         if isinstance(error, NotLeaderOrFollowerError | StorageError):
             return NotCoordinatorError(text)
         is_worth_asking = isinstance(error, RetriableError) or not is_own
@@ -424,7 +425,7 @@ class Shard:
             replay()
         except Exception as bug:
             self._written.take_back(base_offset)
-            raise ReplogError(f"{self._name} failed unexpectedly, nothing has changed: {bug!r}") from bug
+            raise InternalError(f"a change of {self._name}", bug) from bug
         self._written.move_to(base_offset + count)
 
     def _replay_records(
@@ -479,8 +480,8 @@ class Shard:
         except InvariantViolationError:
             raise
         except Exception as bug:  # noqa: BLE001 - nothing has changed: the shard and its state are sound
-            reason = f"{type(message.request).__name__} failed unexpectedly: {bug!r}"
-            outcome = Outcome(answers=(ReplyError(message.request_id, ReplogError(reason)),))
+            failed = InternalError(type(message.request).__name__, bug)
+            outcome = Outcome(answers=(ReplyError(message.request_id, failed),))
         try:
             self._append(outcome, message.request_id)
         except InvariantViolationError:
@@ -587,5 +588,5 @@ class Shard:
 
 def _failed(outcome: Outcome, cause: Exception) -> Outcome:
     """Returns the answers to the same requests when the records of an outcome cannot be appended."""
-    error = cause if isinstance(cause, ReplogError) else ReplogError(f"a change failed unexpectedly: {cause!r}")
+    error = cause if isinstance(cause, ReplogError) else InternalError("a change", cause)
     return Outcome(answers=tuple(ReplyError(each.request_id, error) for each in outcome.answers))

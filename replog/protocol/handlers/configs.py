@@ -123,7 +123,7 @@ def _described(node: KafkaNode, request: DescribeConfigsRequest, resource: Asked
     try:
         known = node.configs(_type_of(resource), resource.resource_name)
     except ReplogError as error:
-        return Described(error.code, str(error), resource.resource_type, resource.resource_name)
+        return Described(error.code, error.told, resource.resource_type, resource.resource_name)
     wanted = set(resource.configuration_keys or ())
     return Described(
         resource_type=resource.resource_type,
@@ -218,7 +218,7 @@ def _judged(wish: _Wish) -> list[AlterConfigsResource | Failure]:
                 raise InvalidRequestError("a resource stands twice in the request: name it once")
             judged.append(_resource(resource, wish.alterable, replaces=wish.replaces))
         except ReplogError as error:
-            judged.append(Failure(error.code, str(error)))
+            judged.append(Failure(error.code, error.told))
     return judged
 
 

@@ -129,9 +129,9 @@ async def _move(node: KafkaNode, topic: str, number: int, path: str) -> tuple[Er
         await node.call(MoveReplicaRequest(topic, number, path), NO_TIMEOUT)
     except UnknownTopicOrPartitionError as error:
         code = ErrorCode.REPLICA_NOT_AVAILABLE if _is_elsewhere(node.image, topic, number) else error.code
-        return code, str(error)
+        return code, error.told
     except ReplogError as error:
-        return error.code, str(error)
+        return error.code, error.told
     return ErrorCode.NONE, ""
 
 

@@ -47,7 +47,7 @@ async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call
         producer = await _taken_over(node, request, request.transactional_id, spare)
     except ReplogError as error:
         is_fenced = error.code is ErrorCode.PRODUCER_FENCED and call.version < FENCED_FROM
-        return _refused(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else group_code(error.code), str(error))
+        return _refused(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else group_code(error.code), error.told)
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
@@ -68,7 +68,7 @@ async def spare_producer_id(node: KafkaNode) -> int:
     try:
         return (await node.call(NodeRequest(), min(TIMEOUT_MS, node.request_timeout_ms))).producer_id
     except RetriableError as error:
-        raise CoordinatorLoadInProgressError(str(error)) from error
+        raise CoordinatorLoadInProgressError(error.told) from error
 
 
 async def _taken_over(

@@ -101,7 +101,7 @@ def _new_topics(
         try:
             wanted.append(_new_topic(topic, repeated))
         except ReplogError as error:
-            answers[topic.name] = _not_created(topic.name, error.code, str(error))
+            answers[topic.name] = _not_created(topic.name, error.code, error.told)
     return wanted, answers
 
 

@@ -18,7 +18,7 @@ from replog.errors import (
 )
 from replog.rpc import frames
 from replog.rpc.messages import Hello
-from replog.rpc.serving import serve_controller_calls, serve_node_calls
+from replog.rpc.serving import BUG, serve_controller_calls, serve_node_calls
 from replog.rpc.tcp.codecs import CALLS, QUORUM
 from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.tcp.stream import TcpStream
@@ -62,9 +62,9 @@ class ServedStream:
             pass
         except ReplogError as error:
             await self.stream.end(error)
-        except Exception as error:  # noqa: BLE001 -- one stream ends, and who opened it goes to another node
+        except Exception:  # noqa: BLE001 -- one stream ends, and who opened it goes to another node
             _log.exception("a stream ended with a bug of ours")
-            await self.stream.end(BrokerNotAvailableError(f"internal error: {error!r}"))
+            await self.stream.end(BrokerNotAvailableError(BUG))
         else:
             await self.stream.close()
         finally:

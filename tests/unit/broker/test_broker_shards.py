@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -595,7 +596,7 @@ async def test_what_a_full_disk_did_not_take_is_not_there(monkeypatch: pytest.Mo
             patched.setattr("replog.log.log.Log.append_as_leader", full)
             failed = [it.ask(commit(8)), it.ask(commit(9, partition=1)), it.ask(FetchOffsets("g"))]
             for each in failed:
-                with pytest.raises(CoordinatorNotAvailableError, match="no room"):
+                with pytest.raises(CoordinatorNotAvailableError, match="a disk of this broker is full"):
                     await each
         assert await it.offset() == {0: 7}
 
@@ -676,8 +677,10 @@ async def test_offsets_that_damage_makes_look_like_a_control_batch_are_not_passe
         await it.active()
         await written(it, stored(*range(40)), stored(*range(40, 80)), bytes(damaged))
         await wait_until(lambda: not it.shards.hosts or it.state is ShardState.ACTIVE)
-        with pytest.raises(NotCoordinatorError, match=r"offline.*/0{20}\.log at byte"):
+        with pytest.raises(NotCoordinatorError, match="is offline here"):
             await it.offset()
+        (offline,) = it.rig.stepper.trouble.offline.values()
+        assert re.search(r"/0{20}\.log at byte", offline.reason)
 
 
 async def test_a_read_for_which_the_disk_has_no_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from replog.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     GroupIdNotFoundError,
+    InternalError,
     InvariantViolationError,
     ReplogError,
 )
@@ -315,7 +316,7 @@ def test_a_work_that_fails_ends_alone_and_whoever_waits_is_told() -> None:
     work.add(counting(told, "a", 2), Moment(0, WALL_MS))
     answers = [work.step(Moment(each, WALL_MS)).answers for each in range(2)]
     errors = [each.error for (each,) in answers if isinstance(each, ReplyError)]
-    assert [type(each) for each in errors] == [ReplogError, ReplogError]
+    assert [type(each) for each in errors] == [ReplogError, InternalError]
     assert "a bug" in str(errors[1])
     work.step(Moment(3, WALL_MS))
     work.step(Moment(4, WALL_MS))

@@ -21,6 +21,7 @@ ALL = [cls for cls in subclasses(ReplogError) if cls.__module__ == "replog.error
 # Kafka has no code of their own: what arrives is the base that says what to do, or the root.
 ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.RetriableError: ReplogError,  # raise a class that says what to wait for
+    errors.InternalError: ReplogError,  # of another node: only its log says what it was
     errors.BrokerClosedError: ReplogError,  # local: an object of this process was closed
     errors.TransactionOutcomeUnknownError: ReplogError,  # local: no coordinator has answered
     errors.MalformedFrameError: errors.InvalidRequestError,
@@ -56,6 +57,8 @@ def make(cls: type[ReplogError]) -> ReplogError:
         return cls("path", 5, "reason")
     if issubclass(cls, errors.RecordDecodeError):
         return cls("reason", ConsumerRecord("t", 0, 0, 0, TimestampType.CREATE_TIME, None, b"", ()))
+    if cls is errors.InternalError:
+        return errors.InternalError("a request", ValueError("reason"))
     return cls("reason")
 
 

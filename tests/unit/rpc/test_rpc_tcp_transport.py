@@ -57,8 +57,8 @@ async def test_calls_overtake_one_another() -> None:
     [
         (TopicExistsError("there is one"), TopicExistsError, "there is one"),
         (BrokerClosedError("the node is stopping"), BrokerNotAvailableError, "the node is stopping"),
-        (ValueError("boom"), ReplogError, "internal error: ValueError"),
-        (InvariantViolationError("a bug"), BrokerNotAvailableError, "a bug"),
+        (ValueError("boom"), ReplogError, "^a bug of this node; its log says more$"),
+        (InvariantViolationError("a bug"), BrokerNotAvailableError, "^a bug of this node; its log says more$"),
     ],
 )
 async def test_an_error_of_a_call_arrives_as_its_class(error: Exception, seen: type[ReplogError], text: str) -> None:

@@ -31,7 +31,7 @@ def group_code(code: ErrorCode) -> ErrorCode:
 
 def failure_of(error: ReplogError) -> Failure:
     """Returns the failure that a client is told for an error."""
-    return Failure(group_code(error.code), str(error))
+    return Failure(group_code(error.code), error.told)
 
 
 async def each_or_failure(names: Sequence[str], ask: Callable[[str], Awaitable[R]]) -> list[tuple[str, R | Failure]]:

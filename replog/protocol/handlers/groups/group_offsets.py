@@ -151,7 +151,7 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Cal
     try:
         told = await coordinated(node, asked, [list(enumerate(topics))] if may_overlap else in_pieces(topics))
     except ReplogError as error:
-        return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), str(error)))
+        return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), error.told))
     return await beside(count, _all_committed, request, topics, told)
 
 
@@ -219,7 +219,7 @@ def _committed(
 
 
 def _outcome(partition: int, error: ReplogError | None) -> _CommitPartition:
-    return _CommitPartition(partition, _code(error), "" if error is None else fitting(str(error)))
+    return _CommitPartition(partition, _code(error), "" if error is None else fitting(error.told))
 
 
 def _code(error: ReplogError | None) -> ErrorCode:
