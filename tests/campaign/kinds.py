@@ -182,6 +182,13 @@ def kinds() -> list[Kind]:
             "bytes at Kafka's port", "tests/kafka/test_kafka_port_fuzz.py", 0.05, "inputs", REPLOG_KAFKA_FUZZ="{count}"
         ),
         tests(
+            "logins at Kafka's port",
+            "tests/kafka/test_kafka_login_fuzz.py",
+            0.7,
+            "conversations",
+            REPLOG_LOGIN_FUZZ="{count}",
+        ),
+        tests(
             "bit flips",
             "tests/unit/log/test_log_bit_flips.py",
             0.025,
