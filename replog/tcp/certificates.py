@@ -22,6 +22,9 @@ from replog.tcp.tls_settings import ClientAuth, TlsSettings, TlsVersion
 LOOK_EVERY_S = 2.0
 """How often the files are looked at, at most."""
 
+SUITES: Final = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"
+"""The suites of TLS 1.2, as OpenSSL names them: keys that are of no use later, and no CBC, which has failed again and again.  TLS 1.3 has no others."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -117,6 +120,7 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if self._dials else ssl.PROTOCOL_TLS_SERVER)
         versions = [_VERSIONS[version] for version in settings.versions]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
+        context.set_ciphers(SUITES)
         # no connection goes on with the session of an earlier one: each certificate is verified as of now
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         if not self._dials:
