@@ -149,8 +149,13 @@ class FileSystem(Protocol):
         """Returns the names in a directory, sorted."""
         ...
 
-    def make_dirs(self, path: str) -> None:
-        """Creates a directory and its parents; one that exists is fine."""
+    def make_dirs(self, path: str, *, is_private: bool = False) -> None:
+        """Creates a directory and its parents; one that exists is fine.
+
+        Args:
+            path: The directory.
+            is_private: Whether only its owner may open it, where it is created now.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:

@@ -232,8 +232,8 @@ class OsFileSystem:
     def list_dir(self, path: str) -> list[str]:
         return sorted(entry.name for entry in Path(path).iterdir())
 
-    def make_dirs(self, path: str) -> None:
-        Path(path).mkdir(parents=True, exist_ok=True)
+    def make_dirs(self, path: str, *, is_private: bool = False) -> None:
+        Path(path).mkdir(0o700 if is_private else 0o777, parents=True, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         Path(source).replace(target)

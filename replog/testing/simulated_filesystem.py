@@ -165,7 +165,7 @@ class SimulatedFileSystem:
         self.faults.check(Operation.LIST, path)
         return sorted(self._directory(path).written)
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, path: str, *, is_private: bool = False) -> None:  # noqa: ARG002 -- a disk of one user
         with self._mutex:
             directory = self._disk.root
             for name in _parts(path):

@@ -58,7 +58,9 @@ def test_the_first_user_adds_others_and_all_outlive_a_kill(tmp_path: Path) -> No
     config.write_text(f'"node.id" = 1\n"log.dirs" = ["{data}"]\n"listeners" = ["SASL_PLAINTEXT://127.0.0.1:0"]\n')
     formatted = replog("storage", "format", "--config", config, "--add-scram", "-", stdin=f"{FIRST}\n")
     assert formatted.status == 0, formatted
+    assert (data / "first-users").stat().st_mode & 0o077 == 0, "passwords can be tried by what is in it"
     with running(config) as (address, process):
+        assert (data / "__cluster_metadata-0").stat().st_mode & 0o077 == 0
         assert topics(address, "alice", "canary-first") == []
         with pytest.raises(SaslAuthenticationError):
             topics(address, "alice", "canary-wrong")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -62,7 +63,11 @@ def format_storage(
         from replog.broker.node.first_users import write_first_users
         from replog_checkpoints import OsFileSystem
 
-        write_first_users(OsFileSystem(), server.log_dir, users)
+        before = os.umask(0o077)  # by what is in it passwords can be tried
+        try:
+            write_first_users(OsFileSystem(), server.log_dir, users)
+        finally:
+            os.umask(before)
     typer.echo(chosen)
 
 

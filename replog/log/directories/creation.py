@@ -20,6 +20,7 @@ from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.config import LogConfig
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.epoch_cache import epoch_path
 from replog.log.file_names import partition_dir_name
 from replog.log.log import Log
@@ -75,7 +76,7 @@ def create_logs(
     try:
         for replica in replicas:
             folder = f"{directory}/{partition_dir_name(*replica.key)}"
-            fs.make_dirs(folder)
+            fs.make_dirs(folder, is_private=replica.key[0] == METADATA_TOPIC)  # by its records passwords can be tried
             made.append(new_log(fs, folder, replica.config, replica.epoch_starts, now_ms))
             metadata = checkpoints.format_partition_metadata(
                 PartitionMetadata(replica.topic_id, partition_dir_name(*replica.key))

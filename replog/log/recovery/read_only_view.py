@@ -103,7 +103,7 @@ class ReadOnlyView:
             return self._fs.list_dir(path)
         return sorted(name.removeprefix(self._prefix) for name in self._nodes)
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, path: str, *, is_private: bool = False) -> None:  # noqa: ARG002 -- nothing is made
         if not self._fs.is_dir(path):
             _refuse(path)
 
