@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import os
+import resource
 import socket
 import ssl
 import struct
@@ -30,6 +31,7 @@ from test_kafka_port_fuzz import mutated as mutated_request
 from test_kafka_port_fuzz import valid as valid_request
 
 from replog.client import SyncAdmin
+from replog.tcp.listener import ListenerLimits
 from replog.wire.messages.api_versions import ApiVersionsRequest
 from replog.wire.messages.headers import RequestHeader
 from replog.wire.messages.metadata import MetadataRequest
@@ -432,3 +434,31 @@ def test_whatever_hello_comes(fuzzed: Fuzzed, door: str) -> None:
 
     go_on()
     fuzzed.check()
+
+
+STRANGERS = 2_000
+ELSEWHERE = ("127.0.0.2", 0)
+"""Where they come from: another address than that of who is known."""
+
+
+@pytest.mark.parametrize("said", [b"", HELLO[:100]], ids=["nothing", "half a hello"])
+def test_two_thousand_strangers_hold_no_more_than_the_page_says(fuzzed: Fuzzed, said: bytes) -> None:
+    """Goal: from one address 500 at a time, and who is known is served meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 3 * STRANGERS)), hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        address = ("127.0.0.1", fuzzed.doors.ports["SASL_SSL"])
+        for _ in range(STRANGERS):
+            with contextlib.suppress(ConnectionError):  # the node has ended it before it said something
+                stack.enter_context(socket.create_connection(address, 30, ELSEWHERE)).sendall(said)
+        fuzzed.serves()
+        assert len(_strangers(fuzzed)) <= ListenerLimits().unknown_max // 2
+    fuzzed.goes_on()
+    fuzzed.check()
+
+
+def _strangers(fuzzed: Fuzzed) -> list[Any]:
+    """The connections of strangers that the node has."""
+    found = fuzzed.process.net_connections("tcp")
+    return [each for each in found if each.raddr and each.raddr.ip == ELSEWHERE[0] and each.status == "ESTABLISHED"]
