@@ -39,7 +39,7 @@ from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from replog.wire.primitives import Writer
 
-EXAMPLES = int(os.environ.get("REPLOG_LOGIN_FUZZ", "150"))
+EXAMPLES = int(os.environ.get("REPLOG_LOGIN_FUZZ", "60"))
 IS_LONG = "REPLOG_LOGIN_FUZZ" in os.environ
 GROWTH_MAX_BYTES = 64 << 20
 """What the node may have more after all of it than in the middle."""
