@@ -40,6 +40,7 @@ APIS = (
     *("DescribeAcls", "CreateAcls", "DeleteAcls"),
     *("SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
     *("DescribeClientQuotas", "AlterClientQuotas"),
+    *(f"{step}DelegationToken" for step in ("Create", "Renew", "Expire", "Describe")),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

@@ -76,6 +76,7 @@ class TimedController:
             cluster_id=CLUSTER_ID,
             config=ControllerConfig(broker_session_timeout_ms=_TIMEOUT_MS),
             rng=random.Random(0),
+            wall_ms=lambda: 0,
         )
         self._start_s = time.perf_counter()
         self._appended: list[MetadataRecord] = []  # since the commit that is under way began

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from replog.access.token_key import TokenKey
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import UserScramCredentialRecord
@@ -75,6 +76,24 @@ class ControllerConfig(Struct, frozen=True):
 
     max_acls: int = 20_000
     """Entries of access control lists in the cluster.  Too large: a filter looks at all of them in one step."""
+
+    token_key: TokenKey | None = None
+    """What makes the HMACs of delegation tokens; None: there are none."""
+
+    delegation_token_max_lifetime_ms: int = 7 * 24 * 3_600_000
+    """Milliseconds after which a token cannot be renewed any more, however long its requester wants it."""
+
+    delegation_token_expiry_time_ms: int = 24 * 3_600_000
+    """Milliseconds after which a token ends that is not renewed."""
+
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
+    """Milliseconds between two looks for tokens that have expired, and are removed."""
+
+    max_delegation_tokens: int = 10_000
+    """Delegation tokens in the cluster.  Too large: every node has all of them in memory."""
+
+    max_delegation_tokens_per_requester: int = 1_000
+    """Delegation tokens that one user may have asked for: anybody may, so that one must leave room for others."""
 
     max_parked_requests: int = 10_000
     """Requests that wait for a commit; beyond it they are refused with ThrottledError."""

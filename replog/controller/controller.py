@@ -154,7 +154,15 @@ class Controller:
         - every Submit is answered exactly once.
     """
 
-    def __init__(self, *, node_id: int, cluster_id: str, config: ControllerConfig, rng: random.Random) -> None:
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        config: ControllerConfig,
+        rng: random.Random,
+        wall_ms: Callable[[], int],
+    ) -> None:
         """Makes a controller that has seen nothing of the log.
 
         Args:
@@ -162,14 +170,21 @@ class Controller:
             cluster_id: The id of the cluster; nodes of another one are refused.
             config: The settings, the same on every controller.
             rng: The random generator that topic ids and replica placement come from.
+            wall_ms: The function that returns milliseconds since 1970: delegation tokens hold by them.
         """
         self._node_id = node_id
         self._config = config
         self._state = ControllerState(SnapshotRegistry(), config)
         self._offsets = self._state.offsets
-        self._managers = Managers(cluster_id, config, self._state, rng)
+        self._managers = Managers(cluster_id, config, self._state, rng, wall_ms)
         self._periodic = PeriodicTasks(
-            config, self._state.configs, self._managers.cluster, self._managers.elections, self._managers.drains
+            config,
+            self._state.configs,
+            self._managers.cluster,
+            self._managers.elections,
+            self._managers.drains,
+            self._state.delegation_tokens,
+            wall_ms,
         )
         self._tasks = {task.name: task for task in self._periodic.tasks}
         self._queue = EventQueue()

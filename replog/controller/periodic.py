@@ -8,6 +8,7 @@ fence         next session that may expire            the broker that was silent
 balance       leader.imbalance.check.interval.seconds leaderships go back to the first of the replicas
 leaderless    leaderless_interval_ms                  leaders where there is none and one may be, also unclean if allowed
 drain         drain_interval_ms                       drained brokers lose leaderships, then replicas
+tokens        delegation_token_expiry_check_interval  delegation tokens that have expired are removed
 ============= ======================================= ==================================================================
 
 A task that fails is counted and tried again later; the term goes on.  (A record that cannot be replayed is another matter:
@@ -26,6 +27,7 @@ from replog.controller.managers.drain import DrainControl
 from replog.controller.managers.elections import ElectionControl
 from replog.controller.managers.replication import Made
 from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.delegation_tokens import DelegationTokenControl
 from replog.metadata.config_keys import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
@@ -70,12 +72,16 @@ class PeriodicTasks:
         cluster: ClusterControl,
         elections: ElectionControl,
         drains: DrainControl,
+        delegation_tokens: DelegationTokenControl,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._config = config
         self._configs = configs
         self._cluster = cluster
         self._elections = elections
         self._drains = drains
+        self._delegation_tokens = delegation_tokens
+        self._wall_ms = wall_ms
         self._fence_due_ms = 0
         self.tasks = (
             PeriodicTask("no-op", self._no_op),
@@ -83,6 +89,7 @@ class PeriodicTasks:
             PeriodicTask("balance", self._balance),
             PeriodicTask("leaderless", self._leaderless),
             PeriodicTask("drain", self._drain),
+            PeriodicTask("tokens", self._tokens),
         )
 
     def start_term(self, now_ms: int) -> None:
@@ -97,6 +104,8 @@ class PeriodicTasks:
             return self._balance_interval_ms()
         if task.name == "leaderless":
             return self._config.leaderless_interval_ms
+        if task.name == "tokens":
+            return self._config.delegation_token_expiry_check_interval_ms
         return self._idle_interval_ms() or _IDLE_LOOK_MS if task.name == "no-op" else 0
 
     def _no_op(self, now_ms: int, last_write_ms: int) -> Round:
@@ -136,6 +145,11 @@ class PeriodicTasks:
     def _drain(self, _now_ms: int, _last_write_ms: int) -> Round:
         looked_at = self._drains.next_changes(self._config.max_elections_per_round)
         return Round(looked_at.changes, self._config.drain_interval_ms if looked_at.is_all else _AGAIN_MS)
+
+    def _tokens(self, _now_ms: int, _last_write_ms: int) -> Round:
+        expired = self._delegation_tokens.remove_expired(self._wall_ms())
+        interval_ms = self._config.delegation_token_expiry_check_interval_ms
+        return Round(expired.records, interval_ms if expired.is_all else _AGAIN_MS)
 
     def _idle_interval_ms(self) -> int:
         return int(

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.access.credentials import ScramCredential, ScramMechanism
+from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry, AclFilter
 from replog.errors import ErrorCode
 from replog.metadata.records import (
@@ -449,6 +450,56 @@ class AlterUserScramCredentialsResponse(Struct, frozen=True):
     users: tuple[UserResult, ...]
 
 
+class CreateDelegationToken(Asks["CreateDelegationTokenResponse"], frozen=True):
+    """`max_lifetime_ms`: beyond it the token cannot be renewed; 0 or less: as long as the cluster lets one be."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...] = ()
+    max_lifetime_ms: int = -1
+
+
+class CreateDelegationTokenResponse(Struct, frozen=True):
+    token: DelegationToken
+    hmac: bytes
+
+    def __repr__(self) -> str:
+        """Shows no HMAC: whoever has it can log in."""
+        return f"CreateDelegationTokenResponse(token={self.token!r})"
+
+
+class RenewDelegationToken(Asks["RenewDelegationTokenResponse"], frozen=True):
+    """`renew_period_ms`: how long the token holds from now on; 0 or less: as long as the cluster has it."""
+
+    requester: str
+    hmac: bytes
+    renew_period_ms: int = -1
+
+    def __repr__(self) -> str:
+        """Shows no HMAC: whoever has it can log in."""
+        return f"RenewDelegationToken(requester={self.requester!r}, renew_period_ms={self.renew_period_ms})"
+
+
+class RenewDelegationTokenResponse(Struct, frozen=True):
+    expiry_timestamp_ms: int
+
+
+class ExpireDelegationToken(Asks["ExpireDelegationTokenResponse"], frozen=True):
+    """`expiry_period_ms`: how long the token still holds; below 0: no longer."""
+
+    requester: str
+    hmac: bytes
+    expiry_period_ms: int = -1
+
+    def __repr__(self) -> str:
+        """Shows no HMAC: whoever has it can log in."""
+        return f"ExpireDelegationToken(requester={self.requester!r}, expiry_period_ms={self.expiry_period_ms})"
+
+
+class ExpireDelegationTokenResponse(Struct, frozen=True):
+    expiry_timestamp_ms: int
+
+
 class ReplicaEnd(Struct, frozen=True):
     """How far a replica's log reaches: the epoch of its last batch (-1 for an empty log) and its end offset."""
 
@@ -490,6 +541,9 @@ ControllerRequest: TypeAlias = (
     | CreateAcls
     | DeleteAcls
     | AlterUserScramCredentials
+    | CreateDelegationToken
+    | RenewDelegationToken
+    | ExpireDelegationToken
 )
 ControllerResponse: TypeAlias = (
     RegisterBrokerResponse
@@ -511,6 +565,9 @@ ControllerResponse: TypeAlias = (
     | CreateAclsResponse
     | DeleteAclsResponse
     | AlterUserScramCredentialsResponse
+    | CreateDelegationTokenResponse
+    | RenewDelegationTokenResponse
+    | ExpireDelegationTokenResponse
 )
 
 

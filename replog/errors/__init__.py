@@ -23,7 +23,7 @@
     │   ├── TlsAuthenticationError
     │   └── SaslAuthenticationError, UnsupportedSaslMechanismError, IllegalSaslStateError
     ├── AuthorizationError                 the principal lacks a right; never retried
-    │   ├── TopicAuthorizationError, GroupAuthorizationError
+    │   ├── TopicAuthorizationError, GroupAuthorizationError, DelegationTokenAuthorizationError
     │   └── ClusterAuthorizationError, TransactionalIdAuthorizationError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
@@ -425,6 +425,30 @@ class UnacceptableCredentialError(InvalidRequestError):
     code = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
+class DelegationTokenDisabledError(InvalidRequestError):
+    """The cluster has no delegation tokens: `delegation.token.secret.key` is not set."""
+
+    code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+class DelegationTokenNotFoundError(InvalidRequestError):
+    """There is no delegation token with this HMAC."""
+
+    code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+class DelegationTokenExpiredError(InvalidRequestError):
+    """The delegation token held for a time that is over; it is removed soon."""
+
+    code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+
+
+class InvalidPrincipalTypeError(InvalidRequestError):
+    """A principal is of another kind than `User`."""
+
+    code = ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
 class AuthenticationError(ReplogError):
     """One side does not believe the other who it is; the same settings never succeed, so that nothing is tried again."""
 
@@ -477,6 +501,24 @@ class TransactionalIdAuthorizationError(AuthorizationError):
     """The principal may not do this to a transactional id."""
 
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class DelegationTokenAuthorizationError(AuthorizationError):
+    """The principal may not make delegation tokens for another user, or describe this one."""
+
+    code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+
+class DelegationTokenOwnerMismatchError(AuthorizationError):
+    """The principal is neither the owner nor a renewer of a delegation token."""
+
+    code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+class DelegationTokenRequestNotAllowedError(AuthorizationError):
+    """Nobody may ask for delegation tokens over such a connection: in plain text, unknown, or logged in with such a token."""
+
+    code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 class InconsistentClusterIdError(ReplogError):

@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from replog.access.credentials import ScramCredential
+from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, ScramUser, TopicImage
@@ -26,6 +27,7 @@ from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     DrainBrokerRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -37,6 +39,7 @@ from replog.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     ResourceType,
@@ -52,6 +55,8 @@ _AccessRecord: TypeAlias = (
     | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )
 _NodeRecord: TypeAlias = (
     RegisterBrokerRecord
@@ -128,6 +133,8 @@ class MetadataDelta:
         """All quotas of every entity of which one changed."""
         self.changed_users: dict[ScramUser, ScramCredential | None] = {}
         """What is kept of the passwords that changed; None: nothing any more."""
+        self.changed_tokens: dict[str, DelegationToken | None] = {}
+        """The delegation tokens that changed, by id; None: it is gone."""
         self.changed_features: dict[str, int | None] = {}
         """Level of every feature that changed; None: no longer known, which only a snapshot can say."""
         self.changed_controllers: dict[int, ControllerRegistration | None] = {}
@@ -155,6 +162,7 @@ class MetadataDelta:
         delta.changed_features = difference(before.features, after.features)
         delta.changed_acls = difference(before.acls, after.acls)
         delta.changed_users = difference(before.scram_credentials, after.scram_credentials)
+        delta.changed_tokens = difference(before.delegation_tokens, after.delegation_tokens)
         delta.changed_configs = {
             resource: dict(values or {}) for resource, values in difference(before.configs, after.configs).items()
         }
@@ -253,6 +261,10 @@ class MetadataDelta:
                 self.changed_users[record.name, record.mechanism] = record.credential
             case RemoveUserScramCredentialRecord():
                 self.changed_users[record.name, record.mechanism] = None
+            case DelegationTokenRecord():
+                self.changed_tokens[record.token.token_id] = record.token
+            case RemoveDelegationTokenRecord():
+                self.changed_tokens[record.token_id] = None
             case _:
                 self._replay_nodes(record)
 
@@ -413,6 +425,7 @@ class MetadataDelta:
                 self.image.quotas, {entity: values or None for entity, values in self.changed_quotas.items()}
             ),
             scram_credentials=patched(self.image.scram_credentials, self.changed_users),
+            delegation_tokens=patched(self.image.delegation_tokens, self.changed_tokens),
             features=patched(self.image.features, self.changed_features),
             controllers=patched(self.image.controllers, self.changed_controllers),
             drained_brokers=self.drained_brokers,

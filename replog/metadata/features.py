@@ -9,7 +9,7 @@ feature              level  what it brings
 metadata.version     1      brokers, topics, partitions, configurations, producer ids
 metadata.version     2      transactions of the metadata log, reassignments, drained brokers, controller registrations
 metadata.version     3      endpoints of brokers by the names of listeners: where they serve Kafka's clients
-metadata.version     4      users, entries of access control lists, quotas of clients
+metadata.version     4      users, entries of access control lists, quotas of clients, delegation tokens
 transaction.version  1      records of transactions that a later version may add to (KIP-890)
 transaction.version  2      another epoch for each transaction; a partition joins one with its first batch (KIP-890)
 ===================  =====  ==========================================================================================
@@ -29,7 +29,7 @@ METADATA_VERSION_ENDPOINTS = 3
 """From this level on registrations hold the endpoints of brokers."""
 
 METADATA_VERSION_SECURITY = 4
-"""From this level on there are users, entries of access control lists and quotas of clients."""
+"""From this level on there are users, entries of access control lists, quotas of clients and delegation tokens."""
 
 TRANSACTION_VERSION = "transaction.version"
 """The feature of transactions; its levels are Kafka's, and producers look at it to know how to write."""

@@ -15,6 +15,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from replog.access.credentials import ScramCredential, ScramMechanism
+from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
@@ -23,6 +24,7 @@ from replog.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     DrainBrokerRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -86,6 +88,10 @@ def _no_users() -> Mapping[ScramUser, ScramCredential]:
     return {}
 
 
+def _no_tokens() -> Mapping[str, DelegationToken]:
+    return {}
+
+
 def _no_features() -> Mapping[str, int]:
     return {}
 
@@ -106,6 +112,7 @@ class MetadataImage(Struct, frozen=True):
         next_producer_id: The first producer id that has not been handed out as part of a block.
         drained_brokers: The brokers that an operator wants empty.
         scram_credentials: What is kept of the passwords of users.
+        delegation_tokens: The delegation tokens, by their ids.
         open_transaction: The records since a BeginTransactionRecord that has no end yet, None outside of a transaction.
             They count for nothing until the end; an image with some is not one to make a snapshot of.
         awaiting_reports: The partitions with `PartitionRegistration.awaits_reports`, by (topic id, partition): follows
@@ -121,6 +128,7 @@ class MetadataImage(Struct, frozen=True):
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_no_quotas)
     features: Mapping[str, int] = field(default_factory=_no_features)
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=_no_users)
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=_no_tokens)
     controllers: Mapping[int, ControllerRegistration] = field(default_factory=_no_controllers)
     drained_brokers: frozenset[int] = frozenset()
     acls: Mapping[UUID, AclEntry] = field(default_factory=_no_acls)
@@ -186,7 +194,8 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Returns the records that make `image` of an empty one, in order, lazily: the image never changes.
 
     Order, Kafka's: features first, so that a reader knows how to take what follows; then brokers, controllers and what
-    operators want of them; each topic with its partitions behind it; configurations; access control lists; quotas; users; producer ids.  Within a kind by name or
+    operators want of them; each topic with its partitions behind it; configurations; access control lists; quotas; users;
+    delegation tokens; producer ids.  Within a kind by name or
     number, so that equal images give equal records on every node.
 
     Raises:
@@ -224,6 +233,8 @@ def _access_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield ClientQuotaRecord(entity, key, limit)
     for (name, mechanism), kept in sorted(image.scram_credentials.items(), key=itemgetter(0)):
         yield UserScramCredentialRecord(name, mechanism, kept.salt, kept.stored_key, kept.server_key, kept.iterations)
+    for _, token in sorted(image.delegation_tokens.items(), key=itemgetter(0)):
+        yield DelegationTokenRecord(token)
 
 
 def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:

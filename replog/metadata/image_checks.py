@@ -14,7 +14,10 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
 
-_TABLES: Final = ("brokers", "controllers", "topics_by_id", "topics_by_name", "configs", "features", "acls", "quotas")
+_TABLES: Final = (
+    *("brokers", "controllers", "topics_by_id", "topics_by_name", "configs", "features", "acls", "quotas"),
+    *("scram_credentials", "delegation_tokens"),
+)
 _VALUES: Final = ("drained_brokers", "next_producer_id", "open_transaction")
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.access.credentials import ScramCredential, ScramMechanism
+from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry
 
 NO_LEADER = -1
@@ -259,6 +260,16 @@ class RemoveUserScramCredentialRecord(Struct, frozen=True, gc=False):
     mechanism: ScramMechanism
 
 
+class DelegationTokenRecord(Struct, frozen=True, gc=False):
+    """A delegation token; it replaces the one of its id (KIP-48)."""
+
+    token: DelegationToken
+
+
+class RemoveDelegationTokenRecord(Struct, frozen=True, gc=False):
+    token_id: str
+
+
 class NoOpRecord(Struct, frozen=True, gc=False):
     """Moves the committed offset, changes nothing."""
 
@@ -301,6 +312,8 @@ MetadataRecord: TypeAlias = (
     | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
     | NoOpRecord
     | BeginTransactionRecord
     | EndTransactionRecord

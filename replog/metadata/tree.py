@@ -11,6 +11,7 @@
     /features/NAME                   level
     /acls/UUID                       entry of an access control list
     /users/NAME                      mechanisms, and how often the password is hashed
+    /delegation-tokens/ID            whose it is, and how long it holds
     /producer-ids                    next block
     /transaction                     only while one is open: how many records wait for its end
 
@@ -82,6 +83,7 @@ def image_tree(image: MetadataImage) -> dict[str, Node]:
         "features": _table(image.features, str, _feature),
         "acls": _table(image.acls, _uuid, record_leaf),
         "users": _users(image),
+        "delegation-tokens": _table(image.delegation_tokens, str, record_leaf),
         "producer-ids": {"next_producer_id": image.next_producer_id},
     }
     if image.open_transaction is not None:

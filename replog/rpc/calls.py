@@ -48,6 +48,9 @@ _CONTROLLER_KINDS: _Kinds = {
         controller.AlterUserScramCredentials,
         controller.AlterUserScramCredentialsResponse,
     ),
+    "create_delegation_token": (controller.CreateDelegationToken, controller.CreateDelegationTokenResponse),
+    "renew_delegation_token": (controller.RenewDelegationToken, controller.RenewDelegationTokenResponse),
+    "expire_delegation_token": (controller.ExpireDelegationToken, controller.ExpireDelegationTokenResponse),
 }
 
 

@@ -42,6 +42,8 @@ _KINDS: dict[str, type] = {
     "client_quota": records.ClientQuotaRecord,
     "user_scram_credential": records.UserScramCredentialRecord,
     "remove_user_scram_credential": records.RemoveUserScramCredentialRecord,
+    "delegation_token": records.DelegationTokenRecord,
+    "remove_delegation_token": records.RemoveDelegationTokenRecord,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 

@@ -129,6 +129,7 @@ def _controller(resources: NodeResources, loop_lag: LoopLag) -> ControllerDriver
         cluster_id=resources.cluster_id,
         config=controller_config(config, read_first_users(environment.fs, config.log_dir)),
         rng=environment.new_rng(),
+        wall_ms=environment.clock.wall_ms,
     )
     return ControllerDriver(core, environment.clock, resources.peers, resources.hello, loop_lag, resources.on_failure)
 

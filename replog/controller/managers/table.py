@@ -32,16 +32,19 @@ from replog.controller.requests import (
     AlterUserScramCredentials,
     ControllerRequest,
     CreateAcls,
+    CreateDelegationToken,
     CreatePartitions,
     CreateTopics,
     DeleteAcls,
     DeleteTopics,
     DrainBroker,
     ElectLeaders,
+    ExpireDelegationToken,
     Heartbeat,
     LongResult,
     RegisterBroker,
     RegisterController,
+    RenewDelegationToken,
     ReportReplicas,
     Result,
     UnregisterBroker,
@@ -81,6 +84,7 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     UpdateFeatures: lambda request: len(request.updates),
     CreateAcls: lambda request: len(request.entries),
     DeleteAcls: lambda request: len(request.filters),
+    CreateDelegationToken: lambda request: len(request.renewers),
     AlterClientQuotas: lambda request: sum(max(1, len(entity.quotas)) for entity in request.entities),
 }
 """How much a client's request names."""
@@ -102,7 +106,14 @@ class Managers:
         cluster, elections, drains: The managers of what happens by time, too.
     """
 
-    def __init__(self, cluster_id: str, config: ControllerConfig, state: ControllerState, rng: random.Random) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        config: ControllerConfig,
+        state: ControllerState,
+        rng: random.Random,
+        wall_ms: Callable[[], int],
+    ) -> None:
         self._config = config
         self._features = state.features
         self._offsets = state.offsets
@@ -132,10 +143,17 @@ class Managers:
             state.offsets, state.configs, state.replication, self.replication, state.brokers
         )
         self._create_acls = partial(state.acls.create, rng=rng)
+        self._create_token = partial(state.delegation_tokens.create, rng=rng)
+        self._wall_ms = wall_ms
         self.handlers: Mapping[type, RequestHandler] = self._table(state)
 
     def _table(self, state: ControllerState) -> dict[type, RequestHandler]:
-        topics, registrations = self._topics, self._registrations
+        topics, registrations, tokens, wall_ms = (
+            self._topics,
+            self._registrations,
+            state.delegation_tokens,
+            self._wall_ms,
+        )
         return dict(
             (
                 _timed(RegisterBroker, registrations.register),
@@ -157,6 +175,9 @@ class Managers:
                 _on(RegisterController, registrations.register_controller),
                 _on(CreateAcls, self._create_acls),
                 _on(DeleteAcls, state.acls.delete),
+                _on(CreateDelegationToken, lambda request: self._create_token(request, wall_ms())),
+                _on(RenewDelegationToken, lambda request: tokens.renew(request, wall_ms())),
+                _on(ExpireDelegationToken, lambda request: tokens.expire(request, wall_ms())),
             )
         )
 

@@ -18,6 +18,7 @@ from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsR
 from replog.controller.state.acls import AclControl
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.delegation_tokens import DelegationTokenControl
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.quotas import QuotaControl
 from replog.controller.state.record_handlers import RecordHandler, on_record
@@ -89,6 +90,7 @@ class ControllerState:
         self.features = FeatureControl(registry, self.brokers, self.controllers)
         self.acls = AclControl(registry, config, self.features)
         self.users = UserControl(registry, self.features)
+        self.delegation_tokens = DelegationTokenControl(registry, config, self.features)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
         self.quotas = QuotaControl(registry, self.features)
         self.replication = ReplicationState(registry)
@@ -99,6 +101,7 @@ class ControllerState:
             self.features.record_handlers(),
             self.acls.record_handlers(),
             self.users.record_handlers(),
+            self.delegation_tokens.record_handlers(),
             self.producer_ids.record_handlers(),
             self.quotas.record_handlers(),
             self.replication.record_handlers(),
@@ -167,6 +170,7 @@ class ControllerState:
             self.acls.entries.items(epoch=end_offset),
             quotas.items(),
             users.items(),
+            self.delegation_tokens.tokens.items(epoch=end_offset),
             ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
         )
         digest = hashlib.sha256()

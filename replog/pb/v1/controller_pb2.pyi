@@ -512,6 +512,58 @@ class AlterUserScramCredentialsResponse(_message.Message):
     users: _containers.RepeatedCompositeFieldContainer[UserResult]
     def __init__(self, users: _Optional[_Iterable[_Union[UserResult, _Mapping]]] = ...) -> None: ...
 
+class CreateDelegationToken(_message.Message):
+    __slots__ = ("owner", "requester", "renewers", "max_lifetime_ms")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    requester: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    max_lifetime_ms: int
+    def __init__(self, owner: _Optional[str] = ..., requester: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., max_lifetime_ms: _Optional[int] = ...) -> None: ...
+
+class CreateDelegationTokenResponse(_message.Message):
+    __slots__ = ("token", "hmac")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HMAC_FIELD_NUMBER: _ClassVar[int]
+    token: _metadata_pb2.DelegationToken
+    hmac: bytes
+    def __init__(self, token: _Optional[_Union[_metadata_pb2.DelegationToken, _Mapping]] = ..., hmac: _Optional[bytes] = ...) -> None: ...
+
+class RenewDelegationToken(_message.Message):
+    __slots__ = ("requester", "hmac", "renew_period_ms")
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    HMAC_FIELD_NUMBER: _ClassVar[int]
+    RENEW_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
+    requester: str
+    hmac: bytes
+    renew_period_ms: int
+    def __init__(self, requester: _Optional[str] = ..., hmac: _Optional[bytes] = ..., renew_period_ms: _Optional[int] = ...) -> None: ...
+
+class RenewDelegationTokenResponse(_message.Message):
+    __slots__ = ("expiry_timestamp_ms",)
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    expiry_timestamp_ms: int
+    def __init__(self, expiry_timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class ExpireDelegationToken(_message.Message):
+    __slots__ = ("requester", "hmac", "expiry_period_ms")
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    HMAC_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
+    requester: str
+    hmac: bytes
+    expiry_period_ms: int
+    def __init__(self, requester: _Optional[str] = ..., hmac: _Optional[bytes] = ..., expiry_period_ms: _Optional[int] = ...) -> None: ...
+
+class ExpireDelegationTokenResponse(_message.Message):
+    __slots__ = ("expiry_timestamp_ms",)
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    expiry_timestamp_ms: int
+    def __init__(self, expiry_timestamp_ms: _Optional[int] = ...) -> None: ...
+
 class AllocateProducerIds(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -555,7 +607,7 @@ class ReportReplicasResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ControllerRequest(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "principal", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials")
+    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "principal", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -579,6 +631,9 @@ class ControllerRequest(_message.Message):
     DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
     ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     ALTER_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
     forwarded: bool
@@ -602,7 +657,10 @@ class ControllerRequest(_message.Message):
     delete_acls: DeleteAcls
     alter_client_quotas: AlterClientQuotas
     alter_user_scram_credentials: AlterUserScramCredentials
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., principal: _Optional[str] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ...) -> None: ...
+    create_delegation_token: CreateDelegationToken
+    renew_delegation_token: RenewDelegationToken
+    expire_delegation_token: ExpireDelegationToken
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., principal: _Optional[str] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationToken, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationToken, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationToken, _Mapping]] = ...) -> None: ...
 
 class AlteredQuota(_message.Message):
     __slots__ = ("key", "value")
@@ -657,7 +715,7 @@ class ErrorDetail(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ControllerResponse(_message.Message):
-    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials")
+    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -678,6 +736,9 @@ class ControllerResponse(_message.Message):
     DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
     ALTER_CLIENT_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     ALTER_USER_SCRAM_CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     error: ErrorDetail
     register_broker: RegisterBrokerResponse
     heartbeat: HeartbeatResponse
@@ -698,7 +759,10 @@ class ControllerResponse(_message.Message):
     delete_acls: DeleteAclsResponse
     alter_client_quotas: AlterClientQuotasResponse
     alter_user_scram_credentials: AlterUserScramCredentialsResponse
-    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ...) -> None: ...
+    create_delegation_token: CreateDelegationTokenResponse
+    renew_delegation_token: RenewDelegationTokenResponse
+    expire_delegation_token: ExpireDelegationTokenResponse
+    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationTokenResponse, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationTokenResponse, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationTokenResponse, _Mapping]] = ...) -> None: ...
 
 class ControllerItem(_message.Message):
     __slots__ = ("correlation_id", "body")

@@ -256,6 +256,36 @@ class RemoveUserScramCredentialRecord(_message.Message):
     mechanism: int
     def __init__(self, name: _Optional[str] = ..., mechanism: _Optional[int] = ...) -> None: ...
 
+class DelegationToken(_message.Message):
+    __slots__ = ("token_id", "owner", "requester", "renewers", "issue_timestamp_ms", "max_timestamp_ms", "expiry_timestamp_ms")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    owner: str
+    requester: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiry_timestamp_ms: int
+    def __init__(self, token_id: _Optional[str] = ..., owner: _Optional[str] = ..., requester: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., issue_timestamp_ms: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., expiry_timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class DelegationTokenRecord(_message.Message):
+    __slots__ = ("token",)
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    token: DelegationToken
+    def __init__(self, token: _Optional[_Union[DelegationToken, _Mapping]] = ...) -> None: ...
+
+class RemoveDelegationTokenRecord(_message.Message):
+    __slots__ = ("token_id",)
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    def __init__(self, token_id: _Optional[str] = ...) -> None: ...
+
 class NoOpRecord(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -309,7 +339,7 @@ class RemoveAccessControlEntryRecord(_message.Message):
     def __init__(self, acl_id: _Optional[bytes] = ...) -> None: ...
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("register_broker", "unregister_broker", "broker_registration_change", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "feature_level", "no_op", "drain_broker", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "access_control_entry", "remove_access_control_entry", "client_quota", "user_scram_credential", "remove_user_scram_credential")
+    __slots__ = ("register_broker", "unregister_broker", "broker_registration_change", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "feature_level", "no_op", "drain_broker", "register_controller", "begin_transaction", "end_transaction", "abort_transaction", "access_control_entry", "remove_access_control_entry", "client_quota", "user_scram_credential", "remove_user_scram_credential", "delegation_token", "remove_delegation_token")
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     BROKER_REGISTRATION_CHANGE_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +361,8 @@ class MetadataRecord(_message.Message):
     CLIENT_QUOTA_FIELD_NUMBER: _ClassVar[int]
     USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     register_broker: RegisterBrokerRecord
     unregister_broker: UnregisterBrokerRecord
     broker_registration_change: BrokerRegistrationChangeRecord
@@ -352,4 +384,6 @@ class MetadataRecord(_message.Message):
     client_quota: ClientQuotaRecord
     user_scram_credential: UserScramCredentialRecord
     remove_user_scram_credential: RemoveUserScramCredentialRecord
-    def __init__(self, register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChangeRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransactionRecord, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransactionRecord, _Mapping]] = ..., abort_transaction: _Optional[_Union[AbortTransactionRecord, _Mapping]] = ..., access_control_entry: _Optional[_Union[AccessControlEntryRecord, _Mapping]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntryRecord, _Mapping]] = ..., client_quota: _Optional[_Union[ClientQuotaRecord, _Mapping]] = ..., user_scram_credential: _Optional[_Union[UserScramCredentialRecord, _Mapping]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredentialRecord, _Mapping]] = ...) -> None: ...
+    delegation_token: DelegationTokenRecord
+    remove_delegation_token: RemoveDelegationTokenRecord
+    def __init__(self, register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChangeRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransactionRecord, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransactionRecord, _Mapping]] = ..., abort_transaction: _Optional[_Union[AbortTransactionRecord, _Mapping]] = ..., access_control_entry: _Optional[_Union[AccessControlEntryRecord, _Mapping]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntryRecord, _Mapping]] = ..., client_quota: _Optional[_Union[ClientQuotaRecord, _Mapping]] = ..., user_scram_credential: _Optional[_Union[UserScramCredentialRecord, _Mapping]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredentialRecord, _Mapping]] = ..., delegation_token: _Optional[_Union[DelegationTokenRecord, _Mapping]] = ..., remove_delegation_token: _Optional[_Union[RemoveDelegationTokenRecord, _Mapping]] = ...) -> None: ...

@@ -65,4 +65,8 @@ APIS: Final[Mapping[str, Api]] = {
     "alter_user_scram_credentials": Api("AlterUserScramCredentials", 51, range(0, 1), 0),
     "describe_client_quotas": Api("DescribeClientQuotas", 48, range(0, 2), 1),
     "alter_client_quotas": Api("AlterClientQuotas", 49, range(0, 2), 1),
+    "create_delegation_token": Api("CreateDelegationToken", 38, range(1, 4), 2),
+    "renew_delegation_token": Api("RenewDelegationToken", 39, range(1, 3), 2),
+    "expire_delegation_token": Api("ExpireDelegationToken", 40, range(1, 3), 2),
+    "describe_delegation_token": Api("DescribeDelegationToken", 41, range(1, 4), 2),
 }

@@ -69,6 +69,7 @@ from replog.metadata.records import ElectionType, ResourceType
 
 CLUSTER_ID = "cluster-1"
 FAR_MS = 10**9
+WALL_MS = 1_700_000_000_000
 
 
 def directory(broker_id: int, number: int = 0) -> UUID:
@@ -97,7 +98,10 @@ class Quorum:
         self._request_ids = 0
 
     def _new_node(self, node_id: int) -> Controller:
-        return Controller(node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, rng=random.Random(node_id))
+        rng = random.Random(node_id)
+        return Controller(
+            node_id=node_id, cluster_id=CLUSTER_ID, config=self.config, rng=rng, wall_ms=lambda: WALL_MS + self.now_ms
+        )
 
     @property
     def end_offset(self) -> int:

@@ -324,7 +324,7 @@ def check_answers(player: Player) -> None:
 
 
 def check_replay_from_zero(quorum: Quorum) -> None:
-    standby = Controller(node_id=9, cluster_id=CLUSTER_ID, config=CONFIG, rng=random.Random(9))
+    standby = Controller(node_id=9, cluster_id=CLUSTER_ID, config=CONFIG, rng=random.Random(9), wall_ms=lambda: 0)
     for batch in quorum.log:
         assert standby.step(batch, 0) == ()
     assert standby.committed_state_hash() == quorum.leader.committed_state_hash()

@@ -55,7 +55,9 @@ FAR_MS = 10**9
 
 
 def new_controller(**config: int) -> Controller:
-    return Controller(node_id=1, cluster_id=CLUSTER_ID, config=ControllerConfig(**config), rng=random.Random(1))
+    return Controller(
+        node_id=1, cluster_id=CLUSTER_ID, config=ControllerConfig(**config), rng=random.Random(1), wall_ms=lambda: 0
+    )
 
 
 def active_controller(**config: int) -> Controller:

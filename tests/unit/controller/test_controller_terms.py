@@ -35,7 +35,9 @@ FLIGHTS = CreateTopics((NewTopic("flights", assignments=((1,),)),))
 
 
 def new_controller() -> Controller:
-    return Controller(node_id=1, cluster_id=CLUSTER_ID, config=ControllerConfig(), rng=random.Random(1))
+    return Controller(
+        node_id=1, cluster_id=CLUSTER_ID, config=ControllerConfig(), rng=random.Random(1), wall_ms=lambda: 0
+    )
 
 
 @pytest.fixture

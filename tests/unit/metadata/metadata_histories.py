@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from replog.access.credentials import ScramMechanism
+from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
@@ -18,6 +19,7 @@ from replog.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     DrainBrokerRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -30,6 +32,7 @@ from replog.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     ResourceType,
@@ -49,7 +52,7 @@ maybe_replicas = st.none() | st.just(()) | replicas
 endpoints = st.sampled_from([(), (BrokerEndpoint(CLIENT_LISTENER, "host", 9001),)])
 KINDS = (
     "register", "unregister", "fence", "drain", "controller", "topic", "topic", "remove", "partition", "partition",
-    "partition", "change", "change", "change", "config", "config", "user", "user", "producer_ids", "feature", "no_op", "acl", "acl",
+    "partition", "change", "change", "change", "config", "config", "user", "user", "token", "token", "producer_ids", "feature", "no_op", "acl", "acl",
 )  # fmt: skip
 
 
@@ -73,6 +76,7 @@ def contents(image: MetadataImage) -> dict[str, object]:
         "configs": {resource: dict(values) for resource, values in image.configs.items()},
         "features": dict(image.features),
         "users": dict(image.scram_credentials),
+        "tokens": dict(image.delegation_tokens),
         "controllers": dict(image.controllers),
         "acls": dict(image.acls),
         "drained": image.drained_brokers,
@@ -115,8 +119,8 @@ class History:
                 )
             case "producer_ids":
                 return ProducerIdsRecord(1, 1, image.next_producer_id + draw(st.integers(0, 1000)))
-            case "acl":
-                return self._acl_record()
+            case "acl" | "token":
+                return self._acl_record() if kind == "acl" else self._token_record()
             case "feature":
                 return FeatureLevelRecord(draw(st.sampled_from(["metadata.version", "x"])), draw(st.integers(1, 3)))
             case _:
@@ -131,6 +135,13 @@ class History:
             ResourceKind.TOPIC, "a", PatternType.LITERAL, "User:b", host, AclOperation.READ, Permission.ALLOW
         )
         return AccessControlEntryRecord(UUID(int=self.image.end_offset), entry)
+
+    def _token_record(self) -> MetadataRecord:
+        token_id = self._draw(st.sampled_from("ab"))
+        if self._draw(st.booleans()):
+            return RemoveDelegationTokenRecord(token_id)
+        expiry_ms = self._draw(st.integers(2, 9))
+        return DelegationTokenRecord(DelegationToken(token_id, "u", "v", ("w",), 1, 9, expiry_ms))
 
     def _node_record(self, kind: str) -> MetadataRecord | None:
         draw, offset = self._draw, self.image.end_offset

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from replog import rpc
 from replog.access import credentials as access_credentials
+from replog.access import delegation_tokens as access_tokens
 from replog.access import entries as access_entries
 from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
@@ -49,6 +50,7 @@ _RPC_MESSAGES = [
 _GENERATED = {
     records: metadata_pb2,
     access_entries: metadata_pb2,
+    access_tokens: metadata_pb2,
     access_credentials: controller_pb2,
     controller: controller_pb2,
     controller_steps: controller_pb2,
