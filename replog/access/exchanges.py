@@ -3,6 +3,7 @@
 | mechanism | what proves who the client is |
 |---|---|
 | SCRAM-SHA-256, SCRAM-SHA-512 | that it knows the password, which it does not send (RFC 5802, RFC 7677) |
+| the same, with the extension tokenauth=true | that it knows the HMAC of a delegation token (KIP-48) |
 | PLAIN | the password itself (RFC 4616), which is verified by what is kept for SCRAM |
 | OAUTHBEARER | a token that an authority has signed (RFC 7628) |
 
@@ -37,6 +38,7 @@ NONCE_CHARACTERS_MAX: Final = 1024
 
 _NONCE_BYTES: Final = 24
 _SHOWN_CHARACTERS: Final = 64
+_DELEGATED: Final = "tokenauth=true"
 _NONCE: Final = re.compile(rf"[!-+\--~]{{1,{NONCE_CHARACTERS_MAX}}}")
 _BEARER: Final = re.compile(r"n,(?:a=([^,\x01]*))?,\x01(.*)\x01\x01", re.DOTALL)
 
@@ -51,10 +53,12 @@ class Identity(Struct, frozen=True):
     Attributes:
         name: The name of the user.
         expires_ms: When that ends to hold, in milliseconds since 1970; None: it does not.
+        token_authenticated: Whether a delegation token has proved it.
     """
 
     name: str
     expires_ms: int | None = None
+    token_authenticated: bool = False
 
 
 class Reply(Struct, frozen=True):
@@ -90,6 +94,10 @@ class RunBeside(Protocol):
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
+
+FindToken: TypeAlias = Callable[[ScramMechanism, str], Awaitable[tuple[ScramCredential, Identity | None]]]
+"""Returns what a login with a delegation token of an id is verified by, and whom the token logs in; None where there is none that holds.
+The work is the same for each id."""
 
 VerifyToken: TypeAlias = Callable[[str], Awaitable[Identity]]
 """Returns whom a token is of.  Raises SaslAuthenticationError."""
@@ -128,35 +136,39 @@ class ScramExchange:
         mechanism: The mechanism.
         passwords: What is kept of passwords.
         nonce: The server's part of the nonce; "": random.
+        tokens: The function that finds delegation tokens; None: there are none.
     """
 
-    def __init__(self, mechanism: ScramMechanism, passwords: Passwords, nonce: str = "") -> None:
+    def __init__(
+        self, mechanism: ScramMechanism, passwords: Passwords, nonce: str = "", tokens: FindToken | None = None
+    ) -> None:
         self._mechanism = mechanism
         self._passwords = passwords
+        self._tokens = tokens
         self._own_nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
         self._name = self._binding = self._nonce = self._signed = ""
-        self._kept: tuple[ScramCredential, bool] | None = None
+        self._is_token = False
+        self._kept: tuple[ScramCredential, Identity | None] | None = None
 
     async def reply(self, data: bytes) -> Reply:
         """Answers the client's first message, then its proof; see `ServerExchange`."""
         message = _text(data, "SCRAM")
-        return self._first(message) if self._kept is None else self._last(message, *self._kept)
+        return await self._first(message) if self._kept is None else self._last(message, *self._kept)
 
-    def _first(self, message: str) -> Reply:
+    async def _first(self, message: str) -> Reply:
         flag, authorization, bare = [*message.split(",", 2), "", ""][:3]
         if flag not in {"n", "y"}:
             raise SaslAuthenticationError("its first message of SCRAM is none, or asks for a channel binding")
         name, nonce, *extensions = [*bare.split(",", 16), ""]
         if not name.startswith("n=") or not nonce.startswith("r=") or not _NONCE.fullmatch(nonce[2:]):
             raise SaslAuthenticationError("its first message of SCRAM names no user, or has no nonce")
-        if any(each.startswith(("m=", "tokenauth=true")) for each in extensions):
-            raise SaslAuthenticationError(
-                "it asks for an extension of SCRAM that there is not, such as a delegation token"
-            )
+        if any(each.startswith("m=") for each in extensions):
+            raise SaslAuthenticationError("it asks for an extension of SCRAM that there is not")
+        self._is_token = any(each.lower() == _DELEGATED for each in extensions)
         self._name = _user_name(_unescaped(name[2:]))
         if authorization and (not authorization.startswith("a=") or _unescaped(authorization[2:]) != self._name):
             raise _other_authorization(self._name)
-        kept = self._kept = self._passwords.credential(self._mechanism, self._name)
+        kept = self._kept = await self._find()
         self._binding = base64.b64encode(f"{flag},{authorization},".encode()).decode()
         self._nonce = nonce[2:] + self._own_nonce
         salt = base64.b64encode(kept[0].salt).decode()
@@ -164,7 +176,18 @@ class ScramExchange:
         self._signed = f"{bare},{answer}"
         return Reply(answer.encode())
 
-    def _last(self, message: str, kept: ScramCredential, is_user: bool) -> Reply:
+    async def _find(self) -> tuple[ScramCredential, Identity | None]:
+        """Returns what the client is verified by, and who it is then; None: it is not believed whatever it proves."""
+        if not self._is_token:
+            credential, is_user = self._passwords.credential(self._mechanism, self._name)
+            return credential, Identity(self._name) if is_user else None
+        if self._tokens is None:
+            raise SaslAuthenticationError(
+                "it logs in with a delegation token: set delegation.token.secret.key, the same on every broker and controller"
+            )
+        return await self._tokens(self._mechanism, self._name)
+
+    def _last(self, message: str, kept: ScramCredential, identity: Identity | None) -> Reply:
         without_proof, separator, proof_text = message.rpartition(",p=")
         parts = without_proof.split(",")
         if not separator or parts[:2] != [f"c={self._binding}", f"r={self._nonce}"]:
@@ -175,12 +198,17 @@ class ScramExchange:
         signature = hmac.digest(kept.stored_key, signed, name)
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         fits = hmac.compare_digest(hashlib.new(name, client_key).digest(), kept.stored_key)
-        if not is_user:
-            raise _unknown(self._name, self._mechanism.sasl_name)
+        if identity is None:
+            raise self._unknown()
         if not fits or len(proof) != len(signature):
-            raise _wrong(self._name)
+            raise _wrong_hmac(self._name) if self._is_token else _wrong(self._name)
         verifier = base64.b64encode(hmac.digest(kept.server_key, signed, name)).decode()
-        return Reply(f"v={verifier}".encode(), Identity(self._name))
+        return Reply(f"v={verifier}".encode(), identity)
+
+    def _unknown(self) -> SaslAuthenticationError:
+        if self._is_token:
+            return SaslAuthenticationError(f"there is no delegation token {_shown(self._name)}, or it has expired")
+        return _unknown(self._name, self._mechanism.sasl_name)
 
 
 class PlainExchange:
@@ -288,6 +316,12 @@ def _unknown(name: str, mechanism: str) -> SaslAuthenticationError:
 
 def _wrong(name: str) -> SaslAuthenticationError:
     return SaslAuthenticationError(f"the password of user {_shown(name)} is wrong")
+
+
+def _wrong_hmac(token_id: str) -> SaslAuthenticationError:
+    return SaslAuthenticationError(
+        f"the HMAC of delegation token {_shown(token_id)} is wrong, or was made with another delegation.token.secret.key"
+    )
 
 
 def _other_authorization(name: str) -> SaslAuthenticationError:

@@ -8,9 +8,15 @@ from msgspec import Struct
 
 
 class Principal(Struct, frozen=True):
-    """An identity, as Kafka writes it: `User:name`."""
+    """An identity, as Kafka writes it: `User:name`.
+
+    Attributes:
+        name: The name of the user.
+        token_authenticated: Whether it was shown by a delegation token, with which nobody may ask for tokens (KIP-48).
+    """
 
     name: str
+    token_authenticated: bool = False
 
     def __str__(self) -> str:
         return f"User:{self.name}"

@@ -3,8 +3,9 @@
 from enum import Enum
 from typing import Annotated
 
+from replog.access.secret import Secret
 from replog.config.keys import Differs
-from replog.config.kinds import Choice, Flag, Kind
+from replog.config.kinds import DAY_MS, HOUR_MS, YEAR_MS, Choice, Flag, Kind, SecretText, milliseconds
 from replog.config.security_keys import SecurityKeys
 
 
@@ -56,3 +57,19 @@ class AccessKeys(SecurityKeys, frozen=True, kw_only=True):
     allow_everyone_if_no_acl_found: Annotated[bool, Flag()] = False
     """Whether everybody may do everything to a resource that no entry speaks of.  true: a mistyped name in an entry opens what it was
     to protect."""
+
+    # ---- delegation tokens ------------------------------------------------------------------------------------------
+
+    delegation_token_secret_key: Annotated[Secret | None, SecretText()] = None
+    """What the HMACs of delegation tokens are made with, the same on every broker and controller.  Not set: there are no tokens.  Whoever has one token
+    can try keys against it, so it is random and long: `openssl rand -base64 48`.  ${file:...} and ${env:...} keep it out of this file.  Another
+    key ends all tokens."""
+
+    delegation_token_max_lifetime_ms: Annotated[int, milliseconds(1, 100 * YEAR_MS)] = 7 * DAY_MS
+    """How long after it was made a delegation token can be renewed at most."""
+
+    delegation_token_expiry_time_ms: Annotated[int, milliseconds(1, 100 * YEAR_MS)] = DAY_MS
+    """How long a delegation token holds that is not renewed."""
+
+    delegation_token_expiry_check_interval_ms: Annotated[int, milliseconds(1, DAY_MS)] = HOUR_MS
+    """How often the controller removes delegation tokens that have expired; nobody logs in with one of them meanwhile."""

@@ -13,6 +13,7 @@ from replog.access.principal import Principal
 from replog.errors import (
     AuthorizationError,
     ClusterAuthorizationError,
+    DelegationTokenAuthorizationError,
     GroupAuthorizationError,
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
@@ -24,6 +25,8 @@ _ERRORS: Final[Mapping[ResourceKind, type[AuthorizationError]]] = {
     ResourceKind.GROUP: GroupAuthorizationError,
     ResourceKind.CLUSTER: ClusterAuthorizationError,
     ResourceKind.TRANSACTIONAL_ID: TransactionalIdAuthorizationError,
+    ResourceKind.DELEGATION_TOKEN: DelegationTokenAuthorizationError,
+    ResourceKind.USER: DelegationTokenAuthorizationError,
 }
 
 _OPERATIONS: Final[Mapping[ResourceKind, int]] = {

@@ -178,7 +178,7 @@ class KafkaLogin:
     def _end(self, identity: Identity) -> int:
         """Ends the exchange; returns for how many milliseconds the login holds, 0: as long as the connection."""
         self._exchange = None
-        self._principal = Principal(identity.name)
+        self._principal = Principal(identity.name, identity.token_authenticated)
         limits_ms = [self._rules.lifetime_ms] if self._rules.lifetime_ms else []
         if identity.expires_ms is not None:
             limits_ms.append(max(0, identity.expires_ms - int(self._wall_clock() * 1000)))

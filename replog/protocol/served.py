@@ -198,6 +198,10 @@ SERVED: tuple[Served, ...] = (
     _kafka("update_features", "cluster"),
     _kafka("describe_user_scram_credentials", "access.users"),
     _kafka("alter_user_scram_credentials", "access.users"),
+    *(
+        _kafka(f"{step}_delegation_token", "access.delegation_tokens")
+        for step in ("create", "renew", "expire", "describe")
+    ),
     _kafka("sasl_handshake", "access.sasl"),
     _kafka("sasl_authenticate", "access.sasl"),
     _kafka("elect_leaders", "reassignments"),

@@ -512,7 +512,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         if step.refusal:
             self._refuse_login(login, number, step)
             return
-        if step.principal is not None and self._caller is None and not self._is_ending:
+        if step.principal is not None and self._caller is not None:
+            self._caller.principal = step.principal
+        elif step.principal is not None and not self._is_ending:
             self._reader.bytes_max = self._limits.frame_bytes_max
             self._enter(step.principal)
         self._finish(number, step.answer)

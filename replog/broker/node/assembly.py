@@ -22,7 +22,7 @@ from replog.broker.coordinator.kinds import TRANSACTIONS
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
 from replog.broker.node.coordinating import coordinating_parts
-from replog.broker.node.core_settings import controller_config, quorum_config, snapshot_limits
+from replog.broker.node.core_settings import controller_config, quorum_config, snapshot_limits, token_key
 from replog.broker.node.first_users import read_first_users
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import MetadataParts, NodeParts, ReplicaParts, RequestParts
@@ -321,6 +321,7 @@ def _request_parts(
         markers=markers,
         joins=coordinating.joins,
         authorizer=resources.authorizer,
+        token_key=token_key(config),
     )
     marker_sender = MarkerSender(
         config.node_id,

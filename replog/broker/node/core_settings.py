@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from replog.access.authorizer import OPEN, Authorizer
 from replog.access.standard import StandardAuthorizer
+from replog.access.token_key import TokenKey
 from replog.broker.quorum.metadata_snapshots import SnapshotLimits
 from replog.broker.requests.config_description import DYNAMIC_KEYS
 from replog.config.access_keys import principals_of
@@ -46,9 +47,19 @@ def controller_config(
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
         metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        token_key=token_key(config),
+        delegation_token_max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+        delegation_token_expiry_time_ms=config.delegation_token_expiry_time_ms,
+        delegation_token_expiry_check_interval_ms=config.delegation_token_expiry_check_interval_ms,
         static_configs=STATIC_NAMES,
         first_users=first_users,
     )
+
+
+def token_key(config: ServerConfig) -> TokenKey | None:
+    """Makes the key of delegation tokens; None: there are none."""
+    secret = config.delegation_token_secret_key
+    return None if secret is None else TokenKey(secret.reveal())
 
 
 def authorizer(config: ServerConfig) -> Authorizer:

@@ -13,12 +13,14 @@ from replog.access.credentials import SaslMechanism, ScramCredential, ScramMecha
 from replog.access.exchanges import (
     SCRAM_MECHANISMS,
     BearerExchange,
+    Identity,
     Passwords,
     PlainExchange,
     ScramExchange,
     ServerExchange,
 )
 from replog.access.principal import ANONYMOUS
+from replog.access.token_key import TokenKey
 from replog.config.server import ServerConfig
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.login import KafkaLogin, LoginRules
@@ -91,13 +93,23 @@ class Logins:
 
     def _exchanges(self, mechanism: SaslMechanism, listener: str) -> Callable[[], ServerExchange]:
         if mechanism in SCRAM_MECHANISMS:
-            return partial(ScramExchange, SCRAM_MECHANISMS[mechanism], self._passwords)
+            tokens = None if self._node.token_key is None else partial(self._find_token, self._node.token_key)
+            return partial(ScramExchange, SCRAM_MECHANISMS[mechanism], self._passwords, tokens=tokens)
         if mechanism is SaslMechanism.OAUTHBEARER:
             return partial(BearerExchange, self._tokens[listener].verify)
         return partial(PlainExchange, self._passwords, self._run)
 
     def _find(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
         return self._node.image.scram_credentials.get((name, mechanism))
+
+    async def _find_token(
+        self, key: TokenKey, mechanism: ScramMechanism, token_id: str
+    ) -> tuple[ScramCredential, Identity | None]:
+        credential = await self._run(lambda: key.credential(mechanism, token_id))
+        token = self._node.image.delegation_tokens.get(token_id)
+        if token is None or token.has_expired(self._node.wall_ms()):
+            return credential, None
+        return credential, Identity(token.owner, token.expiry_timestamp_ms, token_authenticated=True)
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._threads is None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from replog._version import __version__
 from replog.access.authorizer import Authorizer
+from replog.access.token_key import TokenKey
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
@@ -47,6 +48,8 @@ from replog.controller.requests import (
     ControllerResponse,
     CreateAcls,
     CreateAclsResponse,
+    CreateDelegationToken,
+    CreateDelegationTokenResponse,
     CreatePartitions,
     CreatePartitionsResponse,
     CreateTopics,
@@ -59,6 +62,10 @@ from replog.controller.requests import (
     DrainBrokerResponse,
     ElectLeaders,
     ElectLeadersResponse,
+    ExpireDelegationToken,
+    ExpireDelegationTokenResponse,
+    RenewDelegationToken,
+    RenewDelegationTokenResponse,
     UnregisterBroker,
     UnregisterBrokerResponse,
     UpdateFeatures,
@@ -120,12 +127,15 @@ _FORWARDED: Mapping[type[ControllerRequest], type[ControllerResponse]] = {
     AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
     CreateAcls: CreateAclsResponse,
     AlterUserScramCredentials: AlterUserScramCredentialsResponse,
+    CreateDelegationToken: CreateDelegationTokenResponse,
     CreatePartitions: CreatePartitionsResponse,
     CreateTopics: CreateTopicsResponse,
     DeleteAcls: DeleteAclsResponse,
     DeleteTopics: DeleteTopicsResponse,
     DrainBroker: DrainBrokerResponse,
     ElectLeaders: ElectLeadersResponse,
+    ExpireDelegationToken: ExpireDelegationTokenResponse,
+    RenewDelegationToken: RenewDelegationTokenResponse,
     UnregisterBroker: UnregisterBrokerResponse,
     UpdateFeatures: UpdateFeaturesResponse,
 }
@@ -150,6 +160,7 @@ class HandlerParts(Struct, frozen=True):
         markers: What writes the ends of transactions into partitions that this broker leads.
         joins: What asks coordinators whether partitions are part of transactions.
         authorizer: What decides who may do what.
+        token_key: The key of delegation tokens; None: there are none.
     """
 
     config: ServerConfig
@@ -175,6 +186,7 @@ class HandlerParts(Struct, frozen=True):
     markers: MarkerWriter
     joins: JoinVerifier
     authorizer: Authorizer
+    token_key: TokenKey | None
 
 
 class RequestHandlers:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from replog.access.authorizer import Authorizer
 from replog.access.principal import ANONYMOUS, Principal
+from replog.access.token_key import TokenKey
 from replog.broker.coordinator.commit_permits import CommitPermits
 from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
@@ -21,7 +22,7 @@ from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import BrokerEndpoint, ResourceType
+from replog.metadata.records import BrokerEndpoint, ResourceType, SecurityProtocol
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.handlers.node import Failure
@@ -97,6 +98,10 @@ class LocalKafkaNode:
         return self._parts.authorizer
 
     @property
+    def token_key(self) -> TokenKey | None:
+        return self._parts.token_key
+
+    @property
     def image(self) -> MetadataImage:
         return self._parts.publisher.image_or_raise()
 
@@ -116,6 +121,9 @@ class LocalKafkaNode:
             return self._own_endpoints.get(listener)  # the client has reached it, even if the metadata lack it
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.endpoint(listener)
+
+    def protocol_of(self, listener: str) -> SecurityProtocol:
+        return self._parts.config.protocol_of(listener) or SecurityProtocol.PLAINTEXT
 
     async def call(self, request: Asks[R], timeout_ms: int) -> R:
         return await self._handled(request, self._handlers.handle_node_call, timeout_ms)

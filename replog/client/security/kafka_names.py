@@ -70,12 +70,14 @@ class NamedSecurity(Struct, frozen=True):
         mechanism: The mechanism of SASL; "": none.
         username: The name of the user.
         password: The password.
+        by_token: Whether name and password are the id and the HMAC of a delegation token (KIP-48).
     """
 
     tls: dict[str, Any] | None = None
     mechanism: str = ""
     username: str = ""
     password: Secret = Secret("")
+    by_token: bool = False
 
 
 def read_names(settings: Mapping[str, object]) -> NamedSecurity:
@@ -97,8 +99,8 @@ def read_names(settings: Mapping[str, object]) -> NamedSecurity:
     if not protocol.startswith("SASL"):
         return NamedSecurity(tls)
     mechanism = _mechanism(given)
-    username, password = _name_and_password(given, mechanism)
-    return NamedSecurity(tls, mechanism, username, Secret(password))
+    username, password, by_token = _name_and_password(given, mechanism)
+    return NamedSecurity(tls, mechanism, username, Secret(password), by_token)
 
 
 def _texts(settings: Mapping[str, object]) -> dict[str, str]:
@@ -157,7 +159,8 @@ def _mechanism(given: Mapping[str, str]) -> str:
     return mechanism
 
 
-def _name_and_password(given: Mapping[str, str], mechanism: str) -> tuple[str, str]:
+def _name_and_password(given: Mapping[str, str], mechanism: str) -> tuple[str, str, bool]:
+    """Returns name and password, and whether they are those of a delegation token, which a login module alone says."""
     jaas = given.get("sasl.jaas.config")
     if jaas is not None:
         for name in ("sasl.username", "sasl.password"):
@@ -167,10 +170,10 @@ def _name_and_password(given: Mapping[str, str], mechanism: str) -> tuple[str, s
     for name in ("sasl.username", "sasl.password"):
         if not given.get(name):
             raise _wrong(name, f"is not set; {mechanism} needs it")
-    return given["sasl.username"], given["sasl.password"]
+    return given["sasl.username"], given["sasl.password"], False
 
 
-def _of_jaas(text: str, mechanism: str) -> tuple[str, str]:
+def _of_jaas(text: str, mechanism: str) -> tuple[str, str, bool]:
     """Reads one login module with a name and a password; the error does not show the text, which has the password in it."""
     found = _JAAS.fullmatch(text)
     module = found["module"].rpartition(".")[2] if found else ""
@@ -184,11 +187,13 @@ def _of_jaas(text: str, mechanism: str) -> tuple[str, str]:
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
         for name, quoted, plain in _OPTION.findall(found["options"])
     }
-    if set(options) != {"username", "password"}:
+    by_token = options.pop("tokenauth", "false").lower() == "true"
+    if set(options) != {"username", "password"} or (by_token and mechanism not in SCRAM):
         raise _wrong(
-            "sasl.jaas.config", f"has {', '.join(sorted(options)) or 'nothing'}; it must have username and password"
+            "sasl.jaas.config",
+            f"has {', '.join(sorted(options)) or 'nothing'}; it must have username and password, and may have tokenauth for SCRAM",
         )
-    return options["username"], options["password"]
+    return options["username"], options["password"], by_token
 
 
 def _one_of(given: Mapping[str, str], *names: str) -> str:

@@ -99,7 +99,9 @@ class Authenticator:
         password = cast("Secret", login.password)
         if login.mechanism == PLAIN:
             return _PlainExchange(login.username, password)
-        client = ScramClient(login.mechanism, login.username, secrets.token_urlsafe(_NONCE_BYTES))
+        client = ScramClient(
+            login.mechanism, login.username, secrets.token_urlsafe(_NONCE_BYTES), by_token=login.by_token
+        )
         return _ScramExchange(client, lambda told: self._salt(client, password, told))
 
     async def _salt(self, client: ScramClient, password: Secret, told: Any) -> bytes:
@@ -111,12 +113,15 @@ class Authenticator:
         return kept[2]
 
     def _who(self, address: str) -> str:
-        name = f' of user "{self._login.username}"' if self._login.username else ""
+        kind = "with delegation token" if self._login.by_token else "of user"
+        name = f' {kind} "{self._login.username}"' if self._login.username else ""
         return f"{address}: login{name} by {self._login.mechanism} failed"
 
     def _next_step(self) -> str:
         if self._login.mechanism == OAUTHBEARER:
             return ". Check what token_provider returns: issuer, audience, and that it has not expired"
+        if self._login.by_token:
+            return ". Check that the token has not expired (`replog tokens list`), and make another one if it has"
         return f". Check user and password, and that the user has a credential for {self._login.mechanism}"
 
 

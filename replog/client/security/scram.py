@@ -52,13 +52,14 @@ class ScramClient:
         mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
         username: The name of the user.
         nonce: Random printable characters without a comma, never used before.
+        by_token: Whether name and password are the id and the HMAC of a delegation token (KIP-48).
     """
 
-    def __init__(self, mechanism: str, username: str, nonce: str) -> None:
+    def __init__(self, mechanism: str, username: str, nonce: str, *, by_token: bool = False) -> None:
         self._hash = _HASHES[mechanism]
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name},r={nonce}{',tokenauth=true' if by_token else ''}"
         self._server_signature = b""
 
     def first(self) -> bytes:

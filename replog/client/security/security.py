@@ -41,25 +41,27 @@ class Encryption(Struct, frozen=True):
 
 
 class SaslLogin(Struct, frozen=True):
-    """Who a client says that it is; made by `Security.scram`, `plain` or `oauth`.
+    """Who a client says that it is; made by `Security.scram`, `delegation_token`, `plain` or `oauth`.
 
     Attributes:
         mechanism: The mechanism of SASL.
         username: The name; "" where a token says it.
         password: The password; None where there is a token.
         token_provider: What returns a token; None where there is a password.
+        by_token: Whether name and password are the id and the HMAC of a delegation token.
     """
 
     mechanism: str
     username: str = ""
     password: Secret | None = None
     token_provider: TokenProvider | None = None
+    by_token: bool = False
 
 
 class Security(Struct, frozen=True):
     """TLS and SASL of a client: `Producer("broker:9093", security=Security.tls(ca="ca.pem"))`.
 
-    Made by `tls`, `scram`, `plain`, `oauth` or `from_settings`; without arguments it is plain text, as None is.
+    Made by `tls`, `scram`, `delegation_token`, `plain`, `oauth` or `from_settings`; without arguments it is plain text, as None is.
 
     Attributes:
         encryption: How TLS is spoken; None: it is not.
@@ -128,6 +130,27 @@ class Security(Struct, frozen=True):
         return Security(_encryption(tls), _password_login(mechanism, username, password))
 
     @staticmethod
+    def delegation_token(
+        token_id: str, hmac: str, *, mechanism: ScramMechanism = "SCRAM-SHA-512", tls: Security | None = None
+    ) -> Security:
+        """Makes a login with a delegation token (KIP-48): the client is its owner until the token expires.
+
+        Args:
+            token_id: The id of the token.
+            hmac: The HMAC of the token as base64, which does not leave the client.
+            mechanism: One that the listener offers.
+            tls: What `Security.tls` returns; None: the records are readable on the way, and can be changed.
+
+        Raises:
+            ConfigError: An argument is of the wrong type or empty.
+        """
+        require_choice("mechanism", mechanism, get_args(ScramMechanism))
+        require_kind("token_id", token_id, str)
+        if not token_id or "\0" in token_id:
+            raise ConfigError("token_id", token_id, f"token_id is {token_id!r}; it must be text without NUL")
+        return Security(_encryption(tls), SaslLogin(mechanism, token_id, _secret("hmac", hmac), by_token=True))
+
+    @staticmethod
     def plain(username: str, password: str, *, tls: Security | None = None, insecure: bool = False) -> Security:
         """Makes a login by a password that the broker is told (RFC 4616).
 
@@ -177,9 +200,12 @@ class Security(Struct, frozen=True):
         if not named.mechanism:
             return tls or Security()
         password = named.password.reveal()
+        scram_mechanism = cast("ScramMechanism", named.mechanism)
+        if named.by_token:
+            return Security.delegation_token(named.username, password, mechanism=scram_mechanism, tls=tls)
         if named.mechanism == PLAIN:  # who writes SASL_PLAINTEXT has said that it is readable
             return Security.plain(named.username, password, tls=tls, insecure=tls is None)
-        return Security.scram(named.username, password, mechanism=cast("ScramMechanism", named.mechanism), tls=tls)
+        return Security.scram(named.username, password, mechanism=scram_mechanism, tls=tls)
 
 
 def require_security(value: Any) -> None:
@@ -193,7 +219,7 @@ def require_security(value: Any) -> None:
     raise ConfigError(
         "security",
         None,
-        f"security is a {type(value).__name__}; it must be made by Security.tls, scram, plain or oauth, or of Kafka's settings by "
+        f"security is a {type(value).__name__}; it must be made by Security.tls, scram, delegation_token, plain or oauth, or of Kafka's settings by "
         "Security.from_settings (docs/SECURITY_CLIENTS.md)",
     )
 

@@ -6,7 +6,7 @@ Times are those of the wall clock of the active controller: a token is to hold f
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from msgspec import Struct
@@ -39,6 +39,9 @@ from replog.metadata.records import DelegationTokenRecord, RemoveDelegationToken
 from replog_checkpoints import uuid_to_text
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
+NAMES_BYTES_MAX = 4_096
+"""Bytes of the names of one token together: every node has all tokens in memory."""
+
 EXPIRED_PER_ROUND_MAX = 1_000
 """Tokens that one round removes; the next round follows at once."""
 
@@ -70,12 +73,11 @@ class DelegationTokenControl:
 
         Raises:
             DelegationTokenDisabledError, UnsupportedVersionError: The cluster has none, or knows none.
-            PolicyViolationError: There are too many, in the cluster or of this requester.
+            PolicyViolationError: There are too many, in the cluster or of this requester, or its names are too long together.
             InvalidRequestError: A name is none.
         """
         key = self._key_or_raise()
-        for name in (request.owner, request.requester, *request.renewers):
-            check_user_name(name)
+        _check_names((request.owner, request.requester, *request.renewers))
         self._check_room(request.requester)
         lifetime_ms = self._config.delegation_token_max_lifetime_ms
         if request.max_lifetime_ms > 0:
@@ -186,6 +188,16 @@ class DelegationTokenControl:
         self.tokens.pop(record.token_id, None)
         if self._config.token_key is not None:
             self._ids.pop(self._config.token_key.hmac_of(record.token_id), None)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        check_user_name(name)
+    size = sum(len(name.encode()) for name in names)
+    if size > NAMES_BYTES_MAX:
+        raise PolicyViolationError(
+            f"the names of owner, requester and renewers have {size:,} bytes, and may have {NAMES_BYTES_MAX:,}: name fewer renewers"
+        )
 
 
 def _ending(token: DelegationToken, expiry_ms: int) -> DelegationToken:

@@ -12,11 +12,12 @@ from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
 from replog.access.principal import ANONYMOUS, Principal
+from replog.access.token_key import TokenKey
 from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import BrokerEndpoint, ResourceType
+from replog.metadata.records import BrokerEndpoint, ResourceType, SecurityProtocol
 from replog.protocol.caller_rights import Rights
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
@@ -79,6 +80,11 @@ class KafkaNode(Protocol):
         ...
 
     @property
+    def token_key(self) -> TokenKey | None:
+        """The key of delegation tokens; None: there are none."""
+        ...
+
+    @property
     def image(self) -> MetadataImage:
         """The metadata as the node knows them now."""
         ...
@@ -104,6 +110,10 @@ class KafkaNode(Protocol):
 
     def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
         """Returns where the clients of a listener reach a broker; None: it has no such listener, or is fenced."""
+        ...
+
+    def protocol_of(self, listener: str) -> SecurityProtocol:
+        """Returns how clients speak at a listener."""
         ...
 
     async def call(self, request: Asks[R], timeout_ms: int) -> R:

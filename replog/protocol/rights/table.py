@@ -133,6 +133,9 @@ _ALTERS_CLUSTER: Final = Right((Need(_ALTER),), administers=True)
 _LOGIN: Final = Right(note="everybody: by it a client shows who it is")
 _DESCRIBES_CLUSTER: Final = Right((Need(_DESCRIBE),))
 _MEMBER: Final = Right((Need(_READ, _GROUP, _group),))
+_OWN_TOKEN: Final = Right(
+    note="its owner and its renewers; nobody over plain text, or with a token: error 64", administers=True
+)
 _CONFIGS: Final = (_TOPIC, _GROUP, _CLUSTER)
 
 _KAFKAS: Final[Mapping[str, Right]] = {
@@ -263,6 +266,28 @@ _KAFKAS: Final[Mapping[str, Right]] = {
     "sasl_authenticate": _LOGIN,
     "describe_user_scram_credentials": _DESCRIBES_CLUSTER,
     "alter_user_scram_credentials": _ALTERS_CLUSTER,
+    "create_delegation_token": Right(
+        (
+            Inside(
+                AclOperation.CREATE_TOKENS, ResourceKind.USER, "for another user, named User:NAME; for oneself nothing"
+            ),
+        ),
+        "nobody over plain text, without a certificate or a login, or with a token: error 64",
+        administers=True,
+    ),
+    "renew_delegation_token": _OWN_TOKEN,
+    "expire_delegation_token": _OWN_TOKEN,
+    "describe_delegation_token": Right(
+        (
+            Inside(
+                _DESCRIBE,
+                ResourceKind.DELEGATION_TOKEN,
+                "a token of others is left out; whose owner or renewer one is, is told",
+            ),
+            Inside(AclOperation.DESCRIBE_TOKENS, ResourceKind.USER, "the owner, named User:NAME: does as well"),
+        ),
+        "tells the HMAC, by which one logs in as the owner; nobody over plain text, or with a token: error 64",
+    ),
     "describe_acls": _DESCRIBES_CLUSTER,
     "create_acls": _ALTERS_CLUSTER,
     "delete_acls": _ALTERS_CLUSTER,

@@ -147,6 +147,8 @@ def test_tokens_of_one_requester_and_of_all_are_bounded(quorum: Quorum) -> None:
     create(quorum, replace(CREATE, requester="dave"))
     with pytest.raises(PolicyViolationError, match="there are 4"):
         quorum.ask(replace(CREATE, requester="erin"))
+    with pytest.raises(PolicyViolationError, match="name fewer renewers"):
+        quorum.ask(replace(CREATE, renewers=("n" * 1000,) * 5))
 
 
 @pytest.mark.parametrize("name", ["", "n" * 1025])

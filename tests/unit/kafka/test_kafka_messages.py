@@ -54,7 +54,7 @@ def test_the_apis_of_level_1_are_there() -> None:
     groups = [8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69]
     transactions = [24, 25, 26, 27, 28, 65, 66]
     others = [
-        17, 18, 19, 20, 21, 22, 23, 29, 30, 31, 32, 33, 34, 35, 36, 37, 43, 44, 45, 46, 48, 49, 50, 51, 55, 57, 60, 61, 64, 74, 75, 80, 81,
+        17, 18, 19, 20, 21, 22, 23, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 48, 49, 50, 51, 55, 57, 60, 61, 64, 74, 75, 80, 81,
     ]  # fmt: skip
     assert keys == sorted([0, 1, 2, 3, *groups, *transactions, *others])
     assert all(our_class(api, "response").API_KEY == our_class(api, "request").API_KEY for api in APIS)
