@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "quorum": "app",
     "quotas": "app",
     "users": "app",
+    "tokens": "app",
     "features": "features_app",
     "log": "app",
     "metadata": "app",
@@ -66,6 +67,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "import": f"{_COMMANDS}.files",
     "quotas": "replog.cli.access.quotas",
     "server": f"{_COMMANDS}.storage",
+    "tokens": "replog.cli.access.tokens",
     "users": "replog.cli.access.users",
 }
 """Where a command is that has no module of its name; the console stands above the command line, and only its name is known here."""

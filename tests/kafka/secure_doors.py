@@ -32,6 +32,7 @@ AUDIENCE = "replog"
 """Whom the tokens for brokers of ours are meant for."""
 
 KEY_PASSWORD = "canary-key-password"
+TOKEN_KEY = "canary-key-of-delegation-tokens"
 RENEWAL_MS = 1_500
 """How long a login holds at the listener RENEWED."""
 
@@ -184,6 +185,7 @@ def replog_doors(folder: Path) -> Iterator[SecureDoors]:
             "sasl.oauthbearer.jwks.endpoint.url": (certs / "tokens.json").as_uri(),
             "sasl.oauthbearer.expected.audience": AUDIENCE,
             "connection.failed.authentication.delay.ms": 20,
+            "delegation.token.secret.key": TOKEN_KEY,
         }
         config = {**QUICK, **tls}
         cluster = run(LocalCluster.start(folder / "cluster", nodes=1, config=config, first_port=ports["PLAINTEXT"]))
@@ -214,6 +216,7 @@ def _settings(node: KafkaNode, ports: dict[str, int], certs: Path) -> str:
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
         "listener.name.plain_only.sasl.enabled.mechanisms": "PLAIN",
         "connection.failed.authentication.delay.ms": 20,
+        "delegation.token.secret.key": TOKEN_KEY,
     }
     for name, protocol in DOORS.items():
         for mechanism, text in _JAAS.items() if protocol.startswith("SASL") else ():

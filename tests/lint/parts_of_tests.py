@@ -27,6 +27,7 @@ OF_ITS_OWN = {
     "tests/spark/test_spark_examples.py": "starts sessions of its own",
     "tests/kafka/test_kafka_full_groups_alike.py": "brokers with keys of their own",
     "tests/kafka/test_kafka_rights_alike.py": "brokers with access control lists of their own",
+    "tests/kafka/test_kafka_tokens_alike.py": "brokers with users of their own",
     "tests/kafka/test_kafka_patterns.py": "runs no program but the driver of its clients",
     "tests/kafka/test_kafka_mixed_groups.py": "starts consoles that run at the same time",
     "tests/kafka/test_kafka_our_classic_members.py": "starts brokers of other kinds, and a console beside them",

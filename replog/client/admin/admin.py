@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Never, Self
 from msgspec.structs import replace
 
 from replog.client.admin.acls import AclOperations
+from replog.client.admin.delegation_tokens import DelegationTokenOperations
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
 from replog.client.admin.quotas import QuotaOperations
@@ -64,8 +65,16 @@ if TYPE_CHECKING:  # loaded where it is asked for
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin(Operations, GroupOperations, TransactionOperations, AclOperations, QuotaOperations, UserOperations):
-    """Manages topics, consumer groups, transactions, users, access control lists and quotas, and looks at the cluster.
+class Admin(
+    Operations,
+    GroupOperations,
+    TransactionOperations,
+    AclOperations,
+    QuotaOperations,
+    UserOperations,
+    DelegationTokenOperations,
+):
+    """Manages topics, consumer groups, transactions, users, delegation tokens, access control lists and quotas, and looks at the cluster.
 
     Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
     raises RequestTimedOutError with the last cause in its text.

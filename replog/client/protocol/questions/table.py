@@ -1,6 +1,6 @@
 """All questions that clients put to brokers in Kafka's messages, by the class of the question.
 
-The questions of one kind, and Kafka's messages for them, are loaded with the first of them: a producer has four of forty-three.
+The questions of one kind, and Kafka's messages for them, are loaded with the first of them: a producer has four of forty-six.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         *("RemoveVoterRequest", "DescribeFeatures"),
     ),
     "users": ("DescribeUsers", "AlterUser"),
+    "delegation_tokens": ("MakeToken", "SetTokenExpiry", "DescribeTokens"),
     "group_members": (
         *("FindCoordinator", "ConsumerHeartbeat", "JoinGroup", "SyncGroup", "ClassicHeartbeat"),
         "LeaveGroup",
