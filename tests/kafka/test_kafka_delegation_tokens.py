@@ -137,6 +137,7 @@ def settings(doors: SecureDoors, folder: Path, name: str, password: str, *, by_t
     return str(path)
 
 
+@pytest.mark.served("kafka-delegation-tokens: create, describe, renew, expire", client="tools")
 def test_kafkas_own_tools_make_use_and_end_tokens_of_ours(
     our_doors: SecureDoors, kafka: KafkaInstall, tmp_path: Path
 ) -> None:

@@ -32,7 +32,10 @@ _TLS: Final = (
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 )
-_SASL: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config")
+_DELEGATED: Final = "sasl.tokenauth"
+"""Of replog alone: what a login module says by the option tokenauth."""
+
+_SASL: Final = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config", _DELEGATED)
 KNOWN: Final = (PROTOCOL, *_TLS, *_SASL)
 
 _FILES: Final = "use a PEM file: {} names it"
@@ -160,17 +163,22 @@ def _mechanism(given: Mapping[str, str]) -> str:
 
 
 def _name_and_password(given: Mapping[str, str], mechanism: str) -> tuple[str, str, bool]:
-    """Returns name and password, and whether they are those of a delegation token, which a login module alone says."""
+    """Returns name and password, and whether they are those of a delegation token."""
     jaas = given.get("sasl.jaas.config")
     if jaas is not None:
-        for name in ("sasl.username", "sasl.password"):
+        for name in ("sasl.username", "sasl.password", _DELEGATED):
             if name in given:
                 raise _wrong(name, "and sasl.jaas.config are both set: give one of them")
         return _of_jaas(jaas, mechanism)
     for name in ("sasl.username", "sasl.password"):
         if not given.get(name):
             raise _wrong(name, f"is not set; {mechanism} needs it")
-    return given["sasl.username"], given["sasl.password"], False
+    answer = given.get(_DELEGATED, "false").lower()
+    if answer not in {"true", "false"} or (answer == "true" and mechanism not in SCRAM):
+        raise _wrong(
+            _DELEGATED, f"is {given[_DELEGATED]!r} for {mechanism}; it must be true or false, and true for SCRAM alone"
+        )
+    return given["sasl.username"], given["sasl.password"], answer == "true"
 
 
 def _of_jaas(text: str, mechanism: str) -> tuple[str, str, bool]:

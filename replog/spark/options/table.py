@@ -394,6 +394,8 @@ OPTIONS: tuple[Option, ...] = (
 _TEXT_OF = {
     "security.protocol": "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`; unset: `PLAINTEXT`. Files that the options about security "
     "name must be on the driver and on each executor.",
+    "sasl.tokenauth": "`true`: `kafka.sasl.username` and `kafka.sasl.password` are the id and the HMAC of a delegation token "
+    "([docs/SECURITY_CLIENTS.md](SECURITY_CLIENTS.md)).",
     "sasl.password": "The password. Spark hides it in plans by the word in its name.",
 }
 """What the manual says of options about security that need more than their name in Kafka's manual."""

@@ -112,6 +112,22 @@ SETTINGS: Mapping[str, tuple[dict[str, object], Security]] = {
         },
         Security.scram("alice", 'a"b\\c;d'),
     ),
+    "jaas-of-a-token": (
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": f'{JAAS} username="id" password="hm+c==" tokenauth="true";',
+        },
+        Security.delegation_token("id", "hm+c==", mechanism="SCRAM-SHA-256"),
+    ),
+    "token": (
+        {**SASL_SSL, "sasl.mechanism": "SCRAM-SHA-512", "sasl.tokenauth": "true"},
+        Security.delegation_token("alice", CANARY, tls=Security.tls()),
+    ),
+    "no-token": (
+        {**SASL_SSL, "sasl.mechanism": "PLAIN", "sasl.tokenauth": "False"},
+        Security.plain("alice", CANARY, tls=Security.tls()),
+    ),
 }
 
 
@@ -178,6 +194,16 @@ WRONG: Mapping[str, tuple[Callable[[], object], str]] = {
         ),
         "cannot be read as .* use sasl.username and sasl.password",
     ),
+    "token-by-plain": (
+        lambda: Security.from_settings({**SASL_SSL, "sasl.mechanism": "PLAIN", "sasl.tokenauth": "true"}),
+        "true for SCRAM alone",
+    ),
+    "token-or-not": (
+        lambda: Security.from_settings({**SASL_SSL, "sasl.mechanism": "SCRAM-SHA-512", "sasl.tokenauth": "yes"}),
+        "must be true or false",
+    ),
+    "no-token-id": (lambda: Security.delegation_token("", CANARY), "must be text without NUL"),
+    "no-hmac": (lambda: Security.delegation_token("id", ""), "hmac .* must be text that is not empty"),
     "jaas-without-end": (
         lambda: Security.from_settings(
             {
