@@ -9,13 +9,14 @@ import pytest
 
 from replog.client import SyncAdmin
 from tests.kafka.secure_doors import PASSWORD, USER, SecureDoors
+from tests.kafka.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 ROWS = 1_000
 
 
-RIDES, COPIED = "secret-rides", "secret-copied"
+RIDES, COPIED, HELD = "secret-rides", "secret-copied", "secret-held"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,3 +77,19 @@ def test_a_wrong_password_ends_a_query_at_once_and_is_not_shown(spark: Any, door
     with pytest.raises(Exception, match='login of user "alice" by SCRAM-SHA-512 failed') as raised:
         rows.write.format("replog").mode("append").options(**options(doors, "canary-wrong", topic=RIDES)).save()
     assert "canary" not in str(raised.value)
+
+
+def test_a_job_with_a_delegation_token_reads_and_no_plan_shows_its_hmac(spark: Any, doors: SecureDoors) -> None:
+    """Goal: driver and executors act for a user whose password they have not."""
+    with SyncAdmin(doors.at("SASL_SSL"), security=doors.scram()) as admin:
+        admin.create_topic(HELD, 2, 1)
+        held = admin.create_delegation_token()
+        token_hmac = held.hmac.reveal()
+        until(lambda: held.token.token_id in {each.token.token_id for each in admin.describe_delegation_tokens()})
+    as_holder = {"kafka.sasl.username": held.token.token_id, "kafka.sasl.tokenauth": "true"}
+    rows = spark.range(ROWS).selectExpr("concat('k', id) AS key", "concat('ride ', id) AS value")
+    rows.write.format("replog").mode("append").options(**options(doors, token_hmac, topic=HELD, **as_holder)).save()
+    read = spark.read.format("replog").options(**options(doors, token_hmac, subscribe=HELD, **as_holder)).load()
+    assert read.count() == ROWS
+    plans = [read._jdf.queryExecution().toString(), str(read), read._jdf.queryExecution().logical().toString()]
+    assert not [text for text in plans if token_hmac in text]

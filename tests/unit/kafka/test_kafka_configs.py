@@ -327,4 +327,5 @@ async def test_of_a_secret_only_its_name_is_told() -> None:
         assert (one.config_source, one.read_only) == (OF_FILE, True)
         assert [each.value for each in one.synonyms] == [None, None]
         assert "canary" not in repr(answer)
-        assert [each.name for each in answer.configs if each.is_sensitive] == ["ssl.key.password"]
+        sensitive = [each.name for each in answer.configs if each.is_sensitive]
+        assert sensitive == ["delegation.token.secret.key", "ssl.key.password"]

@@ -99,7 +99,8 @@ def test_options_that_do_not_fit_together(replog: Replog, tmp_path: Path) -> Non
 def test_the_tree(directory: MetadataDirectory) -> None:
     shell = shell_of(directory)
     assert answers(shell, "ls") == [
-        "brokers/", "controllers/", "drained-brokers", "topics/", "configs/", "features/", "acls/", "users/", "producer-ids", "quorum/", "local",
+        "brokers/", "controllers/", "drained-brokers", "topics/", "configs/", "features/", "acls/", "users/", "delegation-tokens/",
+        "producer-ids", "quorum/", "local",
     ]  # fmt: skip
     assert answers(shell, "ls /brokers /configs") == ["1", "2", "topic/", "broker/"]
     assert answers(shell, "tree /configs") == [
