@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct, field
@@ -14,6 +11,7 @@ from msgspec import Struct, field
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.certificates import Certificates
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
+from replog.tcp.connection_log import ConnectionLog
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.login import MakeLogin
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
@@ -21,19 +19,11 @@ from replog.tcp.tls import TlsTransport, TlsTurns
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 
-TELL_AGAIN_S = 60.0
-"""How often at most a line is logged about one address."""
-
-TOLD_MAX = 1_000
-"""How many addresses are remembered as told about."""
-
 WRITING_BYTES = 128 << 20
 """Room for large answers that have not left.  Answers with records have a limit of their own."""
 
 SMALL_BYTES = 1 << 20
 """Room for small requests, beside that for all."""
-
-_log = logging.getLogger(__name__)
 
 
 class ListenerLimits(Struct, frozen=True):
@@ -64,8 +54,6 @@ class Listener:
 
     Attributes:
         accepted_count: The connections that were taken in since the start.
-        ended_count: The connections that were ended from this side, for any reason.
-        refused_counts: The connections whose client was not believed, by the name of the listener.
     """
 
     def __init__(
@@ -89,15 +77,23 @@ class Listener:
         self._unknown: dict[ServerConnection, str] = {}
         self._unknown_by_address: Counter[str] = Counter()
         self._tls_turns = TlsTurns()
-        self._told_s: dict[str, float] = {}
+        self._log = ConnectionLog()
         self._ports: list[Port] = []
         self._is_stopping = False
         self.accepted_count = 0
-        self.ended_count = 0
-        self.refused_counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    @property
+    def ended_count(self) -> int:
+        """The connections that were ended from this side, for any reason."""
+        return self._log.ended_count
+
+    @property
+    def refused_counts(self) -> Counter[str]:
+        """The connections whose client was not believed, by the name of the listener."""
+        return self._log.refused_counts
 
     async def start(
         self,
@@ -160,21 +156,11 @@ class Listener:
 
     def tell_refused(self, listener: str, address: str, reason: str) -> None:
         """Counts a client that was not believed, and says why: one line an address and minute."""
-        self.refused_counts[listener] += 1
-        parts = {"event": "authentication_failed", "listener": listener, "address": address, "reason": reason}
-        self.tell(address, f"listener {listener} does not know who it is: {reason}", parts)
+        self._log.tell_refused(listener, address, reason)
 
-    def tell(self, address: str, reason: str, parts: Mapping[str, object] | None = None) -> None:
+    def tell(self, address: str, reason: str) -> None:
         """Says in the log why a connection ended: one line an address and minute."""
-        self.ended_count += 1
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_s.get(address, -math.inf) < TELL_AGAIN_S:
-            return
-        self._told_s.pop(address, None)
-        if len(self._told_s) >= TOLD_MAX:
-            del self._told_s[next(iter(self._told_s))]
-        self._told_s[address] = now_s
-        _log.warning("a connection from %s was ended: %s", address, reason, extra=parts)
+        self._log.tell(address, reason)
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
