@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.errors import ConfigError
 from replog.host.extras import install_command
-from replog.tcp.node_names import NodeName, parse_node_name
+from replog.tcp.node_names import NodeName, hosts_of_node, parse_node_name
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -213,7 +213,7 @@ def _alternatives(hosts: Sequence[str], node: NodeName | None) -> list[Any]:
                 raise ConfigError("host", host, f"host {host!r} is neither the name of a host nor an address") from None
             found.append(x509.DNSName(host))
     if node is not None:
-        found.append(x509.UniformResourceIdentifier(str(node)))
+        found += [x509.UniformResourceIdentifier(str(node)), *map(x509.DNSName, hosts_of_node(node))]
     return found
 
 

@@ -83,7 +83,6 @@ class ClusterCertificates:
         if not self.exist:
             return {}
         return {
-            "inter.broker.transport": "tcp",
             "security.inter.broker.protocol": "SSL",
             "ssl.client.auth": "required",
             "ssl.keystore.location": f"{folder or self._folder}/node-{node_id}.pem",

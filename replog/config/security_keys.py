@@ -224,7 +224,7 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
 
     security_inter_broker_protocol: Annotated[PortProtocol, Choice(PortProtocol)] = PortProtocol.PLAINTEXT
     """How this node speaks to other nodes.  SSL: over TLS; each side shows a certificate, which names a node and its cluster
-    (docs/SECURITY.md).  Needs inter.broker.transport = "tcp", and the keys that begin with ssl. or listener.name.inter.broker.ssl."""
+    (docs/SECURITY.md).  Needs the keys that begin with ssl. or listener.name.inter.broker.ssl."""
 
     inter_broker_accepted_protocols: Annotated[
         tuple[PortProtocol, ...],

@@ -30,7 +30,7 @@ from replog.config.server_keys import KEYS, InterBrokerTransport, ProcessRole, S
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import SecurityProtocol
-from replog.tcp.tls_settings import ClientAuth, PortProtocol
+from replog.tcp.tls_settings import ClientAuth, PortProtocol, TlsVersion
 
 PORT_MAX = 65_535
 
@@ -90,12 +90,15 @@ def _check_peer_protocols(config: ServerKeys) -> None:
     if not config.nodes_speak_tls:
         return
     key = "security.inter.broker.protocol"
-    if config.inter_broker_transport is not InterBrokerTransport.TCP:
+    versions = config.security_of(INTER_BROKER).ssl_enabled_protocols
+    if config.inter_broker_transport is InterBrokerTransport.GRPC and set(versions) != set(TlsVersion):
         raise ConfigError(
-            "inter.broker.transport",
-            config.inter_broker_transport.value,
-            f'inter.broker.transport is "{config.inter_broker_transport.value}", and nodes speak TLS ({key},'
-            ' inter.broker.accepted.protocols) over TCP alone. Set inter.broker.transport = "tcp" on all nodes',
+            "ssl.enabled.protocols",
+            [version.value for version in versions],
+            f"ssl.enabled.protocols of listener {INTER_BROKER} is {', '.join(version.value for version in versions)}, and gRPC, over which"
+            " nodes meet, speaks all versions of TLS from 1.2 on and cannot be told otherwise. Set"
+            f' {LISTENER_PREFIX}{INTER_BROKER}.ssl.enabled.protocols = ["TLSv1.2", "TLSv1.3"], or inter.broker.transport = "tcp" on all'
+            " nodes",
         )
     _check_tls(config, INTER_BROKER)
     if config.security_of(INTER_BROKER).ssl_truststore_location is None:

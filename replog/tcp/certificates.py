@@ -14,6 +14,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from msgspec import Struct
+
 from replog.access.principal import Principal
 from replog.errors import ConfigError
 from replog.tcp.principals import certificate_principal, parse_rules
@@ -39,6 +41,18 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 _FOR_OTHERS: Final = 0o077
 """The permissions of a file or folder beyond those of its owner."""
+
+
+class PemFiles(Struct, frozen=True):
+    """What stood in the files.
+
+    Attributes:
+        keystore: The private key, its certificate and the chain.
+        truststore: The certificates of the authorities; empty: none are named.
+    """
+
+    keystore: bytes
+    truststore: bytes
 
 
 class Certificates:
@@ -79,14 +93,22 @@ class Certificates:
         self._looked_s = now_s()
         self._told = ""
         self._stamp = self._stamped()
-        self._context = self._read()
+        self._context, self._files = self._read()
 
     def context(self) -> ssl.SSLContext:
         """Returns what the next connection is served with."""
+        self._look_again()
+        return self._context
+
+    def files(self) -> PemFiles:
+        """Returns the same for gRPC, which has contexts of its own; another object when the files have changed."""
+        self._look_again()
+        return self._files
+
+    def _look_again(self) -> None:
         if self._now_s() - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = self._now_s()
             self._look()
-        return self._context
 
     def _look(self) -> None:
         """Reads the files again if they have changed."""
@@ -95,7 +117,7 @@ class Certificates:
             if stamp == self._stamp:
                 return
             self._stamp = stamp
-            self._context = self._read()
+            self._context, self._files = self._read()
         except ConfigError as error:
             if self._told != str(error):
                 self._told = str(error)
@@ -115,8 +137,9 @@ class Certificates:
             found.append((state.st_ino, state.st_size, state.st_mtime_ns))
         return tuple(found)
 
-    def _read(self) -> ssl.SSLContext:
+    def _read(self) -> tuple[ssl.SSLContext, PemFiles]:
         settings = self._settings
+        files = PemFiles(self._bytes_of(settings.keystore), self._bytes_of(settings.truststore))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if self._dials else ssl.PROTOCOL_TLS_SERVER)
         versions = [_VERSIONS[version] for version in settings.versions]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -137,7 +160,14 @@ class Certificates:
                 raise self._unusable(settings.truststore, _reason(error)) from None
         context.check_hostname = False  # who dials asks for a name of its own kind: `identify`
         context.verify_mode = _VERIFY[settings.client_auth]
-        return context
+        return context, files
+
+    def _bytes_of(self, path: str) -> bytes:
+        """Returns what stands in a file; of none, nothing."""
+        try:
+            return Path(path).read_bytes() if path else b""
+        except OSError as error:
+            raise self._unusable(path, error.strerror or str(error)) from None
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         """Reads the private key and its certificates; the password, if the key has one.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from typing import NamedTuple
+
+_VERSION, _UTC_TIME = 0xA0, 0x17
 
 
 class DerValue(NamedTuple):
@@ -57,3 +60,20 @@ def signed_fields(certificate: bytes) -> list[DerValue]:
         return list(der_values(next(der_values(outer.content)).content))
     except StopIteration:
         raise ValueError("a certificate without fields") from None
+
+
+def end_of_validity(certificate: bytes) -> dt.datetime:
+    """Returns the last moment of a certificate (RFC 5280, 4.1.2.5), with the time zone UTC.
+
+    Raises:
+        ValueError: The bytes are no certificate.
+    """
+    fields = signed_fields(certificate)
+    first = 1 if fields and fields[0].tag == _VERSION else 0
+    if len(fields) < first + 4:
+        raise ValueError("a certificate without a time until which it is valid")
+    *_, last = der_values(fields[first + 3].content)  # behind serial number, algorithm, issuer
+    text = last.content.decode("ascii")
+    if last.tag == _UTC_TIME:  # two digits of the year, of 1950 to 2049
+        text = f"{'19' if text[:2] >= '50' else '20'}{text}"
+    return dt.datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=dt.UTC)

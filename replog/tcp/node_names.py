@@ -5,6 +5,11 @@ It stands among the alternative names of the certificate's subject (RFC 5280, 4.
     replog://Jq0vPVd3RZmDxA3mVYbu2Q/node/3      node 3 of the cluster with that id
 
 A certificate without it is that of a client, whatever its subject says.
+
+gRPC compares what it dials with names of hosts alone.  So a node's certificate has two of these beside the URI, which no machine has:
+
+    node-3.6331.replog.internal     node 3 of the cluster with the id "c1": its bytes as hexadecimal digits, as case counts in an id
+    node.6331.replog.internal       some node of that cluster
 """
 
 from __future__ import annotations
@@ -21,7 +26,9 @@ from replog.tcp.principals import subject_name
 _NAME: Final = re.compile(r"replog://(?P<cluster>[A-Za-z0-9_-]{1,64})/node/(?P<node>0|[1-9][0-9]{0,9})")
 _SCHEME: Final = "replog://"
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
-_EXTENSIONS, _URI, _OCTETS = 0xA3, 0x86, 0x04
+_EXTENSIONS, _URI, _DNS, _OCTETS = 0xA3, 0x86, 0x82, 0x04
+_LABEL_CHARACTERS: Final = 62
+"""Of a part of a host's name between dots, which has 63 at most (RFC 1035, 2.3.4)."""
 
 
 class NodeName(Struct, frozen=True):
@@ -38,6 +45,23 @@ class NodeName(Struct, frozen=True):
     def __str__(self) -> str:
         """Returns the name as it stands in a certificate."""
         return f"{_SCHEME}{self.cluster_id}/node/{self.node_id}"
+
+
+def host_of_node(cluster_id: str, node_id: int | None) -> str:
+    """Returns the name of a host that stands for a node in its certificate.
+
+    Args:
+        cluster_id: The id of the cluster.
+        node_id: The id of the node; None: any node of the cluster.
+    """
+    digits = cluster_id.encode().hex()
+    labels = [digits[at : at + _LABEL_CHARACTERS] for at in range(0, len(digits), _LABEL_CHARACTERS)]
+    return ".".join(["node" if node_id is None else f"node-{node_id}", *labels, "replog.internal"])
+
+
+def hosts_of_node(name: NodeName) -> tuple[str, str]:
+    """Returns the names of hosts that the certificate of a node has: its own, and that of any node of its cluster."""
+    return host_of_node(name.cluster_id, name.node_id), host_of_node(name.cluster_id, None)
 
 
 def parse_node_name(text: str) -> NodeName | None:
@@ -67,7 +91,7 @@ def certified_node(certificate: bytes) -> NodeName | None:
     Raises:
         ValueError: The bytes are no certificate, or it names two nodes, or something that only looks like one.
     """
-    names = [uri for uri in _uris(certificate) if uri.lower().startswith(_SCHEME)]
+    names = [uri for uri in _alternatives(certificate, _URI) if uri.lower().startswith(_SCHEME)]
     if not names:
         return None
     found = parse_node_name(names[0])
@@ -76,8 +100,17 @@ def certified_node(certificate: bytes) -> NodeName | None:
     return found
 
 
-def _uris(certificate: bytes) -> list[str]:
-    """Returns the URIs among the alternative names of a certificate's subject."""
+def certified_hosts(certificate: bytes) -> list[str]:
+    """Returns the names of hosts that a certificate is for.
+
+    Raises:
+        ValueError: The bytes are no certificate.
+    """
+    return _alternatives(certificate, _DNS)
+
+
+def _alternatives(certificate: bytes, tag: int) -> list[str]:
+    """Returns those of one kind among the alternative names of a certificate's subject."""
     found: list[str] = []
     for field in signed_fields(certificate):
         if field.tag != _EXTENSIONS:
@@ -86,5 +119,5 @@ def _uris(certificate: bytes) -> list[str]:
             parts = list(der_values(extension.content))
             if object_id(parts[0].content) == _ALTERNATIVE_NAMES and parts[-1].tag == _OCTETS:
                 names = next(der_values(parts[-1].content))
-                found.extend(name.content.decode("ascii") for name in der_values(names.content) if name.tag == _URI)
+                found.extend(name.content.decode("ascii") for name in der_values(names.content) if name.tag == tag)
     return found

@@ -17,18 +17,20 @@ from cli_runs import replog
 from cluster_kit import QUICK, Cluster, StartCluster, check_healed
 from cluster_load import Load, Tail
 
+from replog.broker.node.environment import peer_network
 from replog.certs.authority import create_authority, issue
 from replog.certs.cluster_certificates import create_cluster_certificates, issue_node
 from replog.client import Admin, Producer
 from replog.cluster import LocalCluster
 from replog.cluster.embedded import embedded
 from replog.cluster.node_spec import ConfigValue, NodeSpec
+from replog.config.server_keys import InterBrokerTransport
 from replog.controller.requests import RegisterBroker
 from replog.errors import BrokerNotAvailableError, ReplogError
+from replog.rpc import node_tls
 from replog.rpc.messages import Hello
-from replog.rpc.tcp import secure
-from replog.rpc.tcp.secure import NodeTls
-from replog.rpc.tcp.transport import TcpPeerConnection, TcpPeerTransport
+from replog.rpc.node_tls import NodeTls
+from replog.rpc.transport import PeerConnection
 from replog.tcp.node_names import NodeName
 from replog.tcp.tls_settings import TlsSettings
 from replog.testing.history import History
@@ -69,9 +71,16 @@ ROUNDS: tuple[dict[str, ConfigValue], ...] = (
 """What each round of restarts sets."""
 
 
-async def test_a_running_cluster_changes_to_tls_node_by_node(start_cluster: StartCluster) -> None:
+OVER = pytest.mark.parametrize("over", InterBrokerTransport, ids=lambda kind: kind.value)
+"""What nodes meet over."""
+
+
+@OVER
+async def test_a_running_cluster_changes_to_tls_node_by_node(
+    start_cluster: StartCluster, over: InterBrokerTransport
+) -> None:
     """Goal: nobody pauses and nothing acknowledged is lost; at the end plain text is not heard any more."""
-    cluster, history = await start_cluster(3, inter_broker_transport="tcp"), History()
+    cluster, history = await start_cluster(3, inter_broker_transport=over.value), History()
     await cluster.admin.create_topic(TOPIC, 3, 3, {"min.insync.replicas": 2})
     create_cluster_certificates(cluster.local.directory / "between-nodes", cluster.local.cluster_id, cluster.node_ids)
     async with Load(cluster, TOPIC, history) as load, Tail(cluster, TOPIC, history):
@@ -87,7 +96,7 @@ async def test_a_running_cluster_changes_to_tls_node_by_node(start_cluster: Star
                     await cluster.isr_is(cluster.node_ids, TOPIC, partition)
                 await load.more_acknowledged(20)
     await check_healed(cluster, TOPIC, history)
-    connection = TcpPeerTransport().connect(cluster.local.nodes[1].peer_address, purpose="test")
+    connection = peer_network(over).transport.connect(cluster.local.nodes[1].peer_address, purpose="test")
     with pytest.raises(ReplogError, match="TLS"):
         await connection.open_fetch(Hello(cluster.local.cluster_id, 2, UUID(int=2)))
     await connection.close()
@@ -97,10 +106,15 @@ async def test_a_running_cluster_changes_to_tls_node_by_node(start_cluster: Star
 
 
 @pytest.fixture
-async def secured(tmp_path: Path) -> AsyncIterator[Cluster]:
-    local = await LocalCluster.start(
-        tmp_path / "cluster", config={**QUICK, "metrics.listener": "127.0.0.1:0"}, secure=True
-    )
+def over() -> InterBrokerTransport:
+    """What the nodes of `secured` meet over, where the test does not say."""
+    return InterBrokerTransport.GRPC
+
+
+@pytest.fixture
+async def secured(tmp_path: Path, over: InterBrokerTransport) -> AsyncIterator[Cluster]:
+    keys = {**QUICK, "metrics.listener": "127.0.0.1:0", "inter.broker.transport": over.value}
+    local = await LocalCluster.start(tmp_path / "cluster", config=keys, secure=True)
     admin = Admin(local.bootstrap_servers, security=local.security)
     try:
         await admin.create_topic(TOPIC, 3, 3, {"min.insync.replicas": 2})
@@ -115,22 +129,22 @@ def certificates(cluster: Cluster) -> Path:
 
 
 @asynccontextmanager
-async def dialing(cluster: Cluster, own: Path, authority: Path | None = None) -> AsyncIterator[TcpPeerConnection]:
+async def dialing(cluster: Cluster, over: InterBrokerTransport, own: Path) -> AsyncIterator[PeerConnection]:
     """Dials node 1 as whoever the certificate of a file makes of it."""
-    settings = TlsSettings(str(own), str(authority or certificates(cluster) / "ca.pem"))
+    settings = TlsSettings(str(own), str(certificates(cluster) / "ca.pem"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secure, "_require_own", lambda _own, _certificate: None)
+        patch.setattr(node_tls, "_require_own", lambda *_, **__: None)
         tls = NodeTls(NodeName(cluster.local.cluster_id, 2), settings, dials=True, accepts_plain=False)
     hello = Hello(cluster.local.cluster_id, 2, UUID(int=2))
     address = cluster.local.nodes[1].peer_address
-    connection = TcpPeerTransport(tls=tls).connect(address, purpose="test", hello=hello, node_id=1)
+    connection = peer_network(over, tls).transport.connect(address, purpose="test", hello=hello, node_id=1)
     try:
         yield connection
     finally:
         await connection.close()
 
 
-async def speak_as(cluster: Cluster, connection: TcpPeerConnection, node_id: int, kind: str) -> None:
+async def speak_as(cluster: Cluster, connection: PeerConnection, node_id: int, kind: str) -> None:
     """Begins what only a node may do, as one of them."""
     hello = Hello(cluster.local.cluster_id, node_id, UUID(int=node_id))
     async with asyncio.timeout(30):
@@ -146,25 +160,30 @@ async def speak_as(cluster: Cluster, connection: TcpPeerConnection, node_id: int
                 await connection.controller_call(asked, timeout_ms=10_000)
 
 
-@pytest.mark.parametrize("who", ["node 3 as node 2", "client", "other cluster", "other authority"])
+@OVER
 async def test_who_is_not_the_node_is_refused_and_both_sides_are_told(
-    secured: Cluster, tmp_path: Path, who: str
+    secured: Cluster, tmp_path: Path, over: InterBrokerTransport
 ) -> None:
     """Goal: with each way to speak; the cluster goes on, and the log says why."""
     other = tmp_path / "other"
     create_authority(other)
-    own, told = {
-        "node 3 as node 2": (certificates(secured) / "node-3.pem", "the caller says that it is node 2"),
-        "client": (certificates(secured) / "client.pem", "names none"),
-        "other cluster": (issue_in(certificates(secured), "x", 2), "is that of replog://x/node/2"),
-        "other authority": (issue_in(other, secured.local.cluster_id, 2), "alert|closed the stream|reset|Broken pipe"),
-    }[who]
-    for kind in ("hello", "fetch", "vote", "registration"):
-        async with dialing(secured, own) as connection:
-            with pytest.raises(ReplogError, match=told):
-                await speak_as(secured, connection, 2, kind)
+    told = {
+        certificates(secured) / "node-3.pem": "the caller says that it is node 2",
+        certificates(secured) / "client.pem": "names none",
+        issue_in(certificates(secured), "x", 2): "is that of replog://x/node/2",
+        issue_in(
+            other, secured.local.cluster_id, 2
+        ): "alert|closed the stream|reset|Broken pipe|may not believe the certificate",
+    }
+    for own, why in told.items():
+        for kind in ("hello", "fetch", "vote", "registration"):
+            async with dialing(secured, over, own) as connection:
+                with pytest.raises(ReplogError, match=why):
+                    await speak_as(secured, connection, 2, kind)
     lines = [line for line in secured.log_text(1).splitlines() if "inter.broker does not know who it is" in line]
     assert len(lines) == 1  # a minute and address
+    if over is InterBrokerTransport.GRPC:
+        assert "CERTIFICATE_VERIFY_FAILED" in secured.log_text(1)  # what only gRPC knows of
     await goes_on(secured)
 
 
@@ -190,7 +209,8 @@ def hello_bytes() -> bytes:
     return outgoing.read()
 
 
-async def test_strangers_who_hold_the_door_hold_up_no_node(secured: Cluster) -> None:
+@OVER
+async def test_strangers_who_hold_the_door_hold_up_no_node(secured: Cluster, over: InterBrokerTransport) -> None:
     """Goal: half handshakes, bytes that trickle, silence and plain text leave the nodes alone, also one that comes back."""
     host, _, port = secured.local.nodes[1].peer_address.rpartition(":")
     half = hello_bytes()[:100]
@@ -207,7 +227,8 @@ async def test_strangers_who_hold_the_door_hold_up_no_node(secured: Cluster) -> 
         await secured.local.wait_until_ready()
         await goes_on(secured)
         await asyncio.to_thread(read_to_their_ends, strangers)
-    assert "a connection from 127.0.0.2 was ended" in secured.log_text(1)
+    told = "a connection from 127.0.0.2 was ended" if over is InterBrokerTransport.TCP else "Handshake failed"
+    assert told in secured.log_text(1)
 
 
 def read_to_their_ends(connections: Sequence[socket.socket]) -> None:

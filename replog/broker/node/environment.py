@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from replog.broker.clock import Clock, SystemClock
 from replog.config.server_keys import InterBrokerTransport
+from replog.rpc.node_tls import NodeTls
 from replog.rpc.tcp.peers import bind as bind_peers
-from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.tcp.transport import TcpPeerTransport
 from replog.rpc.transport import PeerTransport, Server
 from replog.tcp.port import Port
@@ -44,14 +44,14 @@ def peer_network(kind: InterBrokerTransport, tls: NodeTls | None = None) -> Peer
 
     Args:
         kind: The kind.
-        tls: What the node proves, and whom it believes, over TCP; None: nodes speak plain text.
+        tls: What the node proves, and whom it believes; None: nodes speak plain text.
     """
     match kind:
         case InterBrokerTransport.GRPC:
             from replog.rpc.grpc.transport import GrpcTransport
             from replog.rpc.grpc.transport import bind as bind_grpc
 
-            return PeerNetwork(GrpcTransport(), bind_grpc)
+            return PeerNetwork(GrpcTransport(tls), partial(bind_grpc, tls=tls))
         case InterBrokerTransport.TCP:
             return PeerNetwork(TcpPeerTransport(tls=tls), partial(bind_peers, tls=tls))
 

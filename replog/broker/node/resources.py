@@ -20,12 +20,13 @@ from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.config.security_keys import INTER_BROKER, METRICS
 from replog.config.server import ServerConfig
+from replog.config.server_keys import InterBrokerTransport
 from replog.errors import ConfigError, DiskFullError
 from replog.host.extras import install_command
 from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
 from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import Hello
-from replog.rpc.tcp.secure import NodeTls
+from replog.rpc.node_tls import NodeTls
 from replog.rpc.transport import PeerTransport
 from replog.tcp.certificates import Certificates
 from replog.tcp.node_names import NodeName
@@ -163,6 +164,7 @@ def node_tls(config: ServerConfig, cluster_id: str) -> NodeTls | None:
         config.tls_settings_of(INTER_BROKER),
         dials=config.security_inter_broker_protocol is PortProtocol.SSL,
         accepts_plain=PortProtocol.PLAINTEXT in config.accepted_from_nodes,
+        is_dialed_by_host=config.inter_broker_transport is InterBrokerTransport.GRPC,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from replog.errors import MalformedFrameError
-from replog.rpc.tcp.secure import LISTENER, NodeTls
+from replog.rpc.node_tls import KEY, LISTENER, NodeTls
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
@@ -22,9 +22,6 @@ READING_BYTES = 128 << 20
 
 OPENING_BYTES_MAX = 64 << 10
 """Size of the frame that opens a stream: it holds one hello, and is read before anybody knows who sends it."""
-
-KEY = "inter.broker.listener"
-"""The configuration key of the port."""
 
 
 class TcpPeerServer:

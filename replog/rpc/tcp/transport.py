@@ -15,9 +15,9 @@ from replog.rpc import frames
 from replog.rpc.call_stream import ItemStream, StreamedCalls
 from replog.rpc.calling import CallingConnection
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
+from replog.rpc.node_tls import NodeTls
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.tcp.codecs import CALLS, QUORUM
-from replog.rpc.tcp.secure import NodeTls
 from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, whole
 from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence

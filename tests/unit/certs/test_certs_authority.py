@@ -13,10 +13,13 @@ from unittest import mock
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from replog.certs import authority
 from replog.certs.authority import LOCAL_HOSTS, create_authority, issue
 from replog.errors import ConfigError
+from replog.tcp.der import end_of_validity
+from replog.tcp.node_names import NodeName, certified_hosts, host_of_node
 
 
 @pytest.fixture
@@ -136,3 +139,27 @@ def test_a_key_of_another_authority_is_refused(folder: Path, tmp_path: Path) -> 
     shutil.copy(tmp_path / "other" / "ca.key", folder / "ca.key")
     with pytest.raises(ConfigError, match="does not belong to"):
         issue(folder, "one", "node")
+
+
+@pytest.mark.parametrize("cluster_id", ["c", "Jq0vPVd3RZmDxA3mVYbu2Q", "x" * 64])
+def test_a_node_is_found_by_names_of_hosts_that_no_machine_has(tmp_path: Path, cluster_id: str) -> None:
+    """Goal: other clusters, and those whose ids differ in case alone, have other ones; each is a name by RFC 1035."""
+    create_authority(tmp_path)
+    der = loaded(issue(tmp_path, "n", "node", node=NodeName(cluster_id, 7))).public_bytes(Encoding.DER)
+    own, any_node = host_of_node(cluster_id, 7), host_of_node(cluster_id, None)
+    assert certified_hosts(der) == ["localhost", own, any_node]
+    for name in (own, any_node):
+        assert len(name) <= 253
+        assert all(1 <= len(label) <= 63 for label in name.split("."))
+        assert name == name.lower()
+    assert len({own, any_node, host_of_node(cluster_id.swapcase(), 7), host_of_node(cluster_id, 77)}) == 4
+
+
+@pytest.mark.parametrize("year", [2049, 2050])
+def test_a_certificate_says_how_long_it_is_valid(tmp_path: Path, year: int) -> None:
+    """Goal: also after 2049, from when on the time is written in another way."""
+    now = dt.datetime(year, 3, 1, 12, 30, 59, tzinfo=dt.UTC)
+    with mock.patch.object(authority, "_now", return_value=now):
+        create_authority(tmp_path)
+        der = loaded(issue(tmp_path, "n", "client", days=9)).public_bytes(Encoding.DER)
+    assert end_of_validity(der) == now + dt.timedelta(days=9)

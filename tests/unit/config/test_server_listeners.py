@@ -315,3 +315,38 @@ def test_logins_that_cannot_be_are_refused(values: dict[str, object], field: str
     error = refused(SASL | values)
     assert error.field == field
     assert reason in str(error)
+
+
+BETWEEN_NODES = {
+    "security.inter.broker.protocol": "SSL",
+    "listener.name.inter.broker.ssl.keystore.location": "node-1.pem",
+    "listener.name.inter.broker.ssl.truststore.location": "ca.pem",
+}
+
+
+@pytest.mark.parametrize("transport", ["grpc", "tcp"])
+def test_nodes_speak_tls_whatever_they_meet_over(transport: str) -> None:
+    """Goal: then others may reach the port without a permission, too."""
+    values = BETWEEN_NODES | {"inter.broker.transport": transport, "inter.broker.listener": "10.0.0.1:9093"}
+    assert ServerConfig.from_mapping(MINIMAL | values).nodes_speak_tls
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "reason"),
+    [
+        (
+            {"listener.name.inter.broker.ssl.enabled.protocols": ["TLSv1.3"]},
+            "ssl.enabled.protocols",
+            "is TLSv1.3, and gRPC, over which nodes meet, speaks all versions of TLS from 1.2 on",
+        ),
+        ({"listener.name.inter.broker.ssl.keystore.location": ""}, "ssl.keystore.location", "is missing"),
+        ({"listener.name.inter.broker.ssl.truststore.location": ""}, "ssl.truststore.location", "is missing"),
+        ({"inter.broker.accepted.protocols": ["PLAINTEXT"]}, "inter.broker.accepted.protocols", "lacks SSL"),
+    ],
+)
+def test_tls_between_nodes_that_cannot_be_is_refused(values: dict[str, object], field: str, reason: str) -> None:
+    error = refused(BETWEEN_NODES | values)
+    assert error.field == field
+    assert reason in str(error)
+    if field == "ssl.enabled.protocols":
+        assert ServerConfig.from_mapping(MINIMAL | BETWEEN_NODES | values | {"inter.broker.transport": "tcp"})

@@ -8,7 +8,7 @@ from unittest import mock
 
 from replog.certs import authority
 from replog.certs.authority import create_authority, issue
-from replog.rpc.tcp.secure import NodeTls
+from replog.rpc.node_tls import NodeTls
 from replog.tcp.node_names import NodeName
 from replog.tcp.tls_settings import TlsSettings
 
@@ -41,10 +41,15 @@ class NodeCertificates:
 
     def expired(self, node_id: int) -> Path:
         """Returns the file of a node whose certificate has expired years ago."""
+        path = self.folder / f"expired-{node_id}.pem"
+        if path.exists():
+            return path
         with mock.patch.object(authority, "_now", return_value=ISSUED):
             return issue(self.folder, f"expired-{node_id}", "node", days=1, node=NodeName(CLUSTER, node_id))
 
     def tls(self, node_id: int, *, dials: bool = True, accepts_plain: bool = False, own: Path | None = None) -> NodeTls:
         """Returns what a node of the cluster proves itself by."""
         settings = TlsSettings(str(own or self.node(node_id)), str(self.authority))
-        return NodeTls(NodeName(CLUSTER, node_id), settings, dials=dials, accepts_plain=accepts_plain)
+        return NodeTls(
+            NodeName(CLUSTER, node_id), settings, dials=dials, accepts_plain=accepts_plain, is_dialed_by_host=True
+        )

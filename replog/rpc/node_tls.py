@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final, cast
 
@@ -24,18 +25,27 @@ from replog.access.principal import ANONYMOUS, Principal
 from replog.errors import InconsistentClusterIdError, InvalidRequestError
 from replog.rpc.messages import Hello
 from replog.tcp.certificates import Certificates
+from replog.tcp.connection_log import ToldAddresses
 from replog.tcp.dialing import Connect
-from replog.tcp.node_names import NodeName, certified_node, node_principal, parse_node_name
+from replog.tcp.node_names import (
+    NodeName,
+    certified_hosts,
+    certified_node,
+    hosts_of_node,
+    node_principal,
+    parse_node_name,
+)
 from replog.tcp.tls import TlsTransport, TlsTurns
 from replog.tcp.tls_settings import ClientAuth, TlsSettings
 
 LISTENER: Final = "inter.broker"
 """The name of the port of other nodes, in keys, logs and metrics."""
 
-TELL_AGAIN_S: Final = 60.0
-"""How often at most a line is logged about one address that is dialed."""
+KEY: Final = "inter.broker.listener"
+"""The configuration key of that port."""
 
-_KEYS: Final = "security.inter.broker.protocol and inter.broker.accepted.protocols"
+KEYS: Final = "security.inter.broker.protocol and inter.broker.accepted.protocols"
+"""The keys that say what nodes speak, for errors."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,25 +58,35 @@ class NodeTls:
         settings: Its files; clients always show certificates here.
         dials: Whether this node speaks TLS to others.
         accepts_plain: Whether others may speak plain text to it, too.
+        is_dialed_by_host: Whether those who dial it compare names of hosts, as gRPC does; its certificate has to have them.
 
     Attributes:
         own, dials, accepts_plain: As given.
         certificates: What its port proves.
+        dialing: What it proves where it dials.
 
     Raises:
         ConfigError: A file cannot be used, or the certificate is not that of this node.
     """
 
-    def __init__(self, own: NodeName, settings: TlsSettings, *, dials: bool, accepts_plain: bool) -> None:
+    def __init__(
+        self,
+        own: NodeName,
+        settings: TlsSettings,
+        *,
+        dials: bool,
+        accepts_plain: bool,
+        is_dialed_by_host: bool = False,
+    ) -> None:
         self.own = own
         self.dials = dials
         self.accepts_plain = accepts_plain
         settings = replace(settings, client_auth=ClientAuth.REQUIRED)
-        check = partial(_require_own, own)
+        check = partial(_require_own, own, hosts=hosts_of_node(own) if is_dialed_by_host else ())
         self.certificates = Certificates(settings, LISTENER, identify=node_principal, check=check)
-        self._dialing = Certificates(settings, LISTENER, identify=node_principal, check=check, dials=True)
+        self.dialing = Certificates(settings, LISTENER, identify=node_principal, check=check, dials=True)
         self._turns: TlsTurns | None = None
-        self._told_s: dict[str, float] = {}
+        self._told = ToldAddresses()
 
     async def open(
         self, stream: asyncio.BufferedProtocol, host: str, port: int, node_id: int | None, connect: Connect
@@ -86,7 +106,7 @@ class NodeTls:
         if self._turns is None:
             self._turns = TlsTurns()
         dialed = _Dialed(stream, partial(self._why_not, node_id))
-        make: Any = partial(TlsTransport, dialed, self._dialing, self._turns, dials=True)
+        make: Any = partial(TlsTransport, dialed, self.dialing, self._turns, dials=True)
         transport = cast("asyncio.Transport", (await connect(make, host, port))[0])
         try:
             return await dialed.found
@@ -139,11 +159,8 @@ class NodeTls:
 
     def tell(self, address: str, reason: str) -> None:
         """Says why a node was not reached over TLS: one line an address and minute."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_s.get(address, -TELL_AGAIN_S) < TELL_AGAIN_S:
+        if not self._told.is_due(address):
             return
-        self._told_s = {at: told_s for at, told_s in self._told_s.items() if now_s - told_s < TELL_AGAIN_S}
-        self._told_s[address] = now_s
         parts = {"event": "authentication_failed", "listener": LISTENER, "address": address, "reason": reason}
         _log.warning("%s does not reach the node at %s over TLS: %s", self.own, address, reason, extra=parts)
 
@@ -189,14 +206,20 @@ class _Dialed(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         cause = f" ({exc})" if exc is not None else ""
-        self.refuse_identity(f"the other side ended the handshake of TLS{cause}. Does it speak TLS? See {_KEYS} there")
+        self.refuse_identity(f"the other side ended the handshake of TLS{cause}. Does it speak TLS? See {KEYS} there")
 
 
-def _require_own(own: NodeName, certificate: bytes) -> None:
-    """Raises ValueError unless a certificate is that of this node."""
+def _require_own(own: NodeName, certificate: bytes, hosts: Collection[str]) -> None:
+    """Raises ValueError unless a certificate is that of this node, and for some names of hosts."""
     name = certified_node(certificate)
     if name != own:
+        raise ValueError(f"its certificate names {name or 'no node'}, and this is {own}: {_make_one(own)}")
+    if missing := sorted(set(hosts) - set(certified_hosts(certificate))):
         raise ValueError(
-            f"its certificate names {name or 'no node'}, and this is {own}: make one by `replog certs node DIR --node-id"
-            f" {own.node_id} --cluster-id={own.cluster_id}`"
+            f"its certificate is not for the host {' nor for '.join(missing)}, by which other nodes find {own} over gRPC:"
+            f" {_make_one(own)}"
         )
+
+
+def _make_one(own: NodeName) -> str:
+    return f"make one by `replog certs node DIR --node-id {own.node_id} --cluster-id={own.cluster_id}`"
