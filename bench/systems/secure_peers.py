@@ -11,16 +11,20 @@ from replog.cluster import LocalCluster
 
 
 class SecurePeers(ReplogBrokers):
-    """Three nodes that meet over TLS.  Their certificates name the cluster, so that they are made when it has its id."""
+    """Three nodes that meet over TLS.  Their certificates name the cluster, so that they are made when it has its id.
 
-    def __init__(self) -> None:
-        super().__init__(config={"inter.broker.transport": "tcp"})
+    Args:
+        transport: What they meet over (`inter.broker.transport`).
+    """
+
+    def __init__(self, transport: str) -> None:
+        super().__init__(config={"inter.broker.transport": transport})
 
     async def _start_cluster(self, directory: Path) -> LocalCluster:
         cluster = await super()._start_cluster(directory)
         create_cluster_certificates(directory / "between-nodes", cluster.cluster_id, cluster.nodes)
+        await cluster.kill_all()  # an orderly stop of the last ones would wait for a quorum; nothing is stored yet
         for node_id, spec in cluster.nodes.items():
-            await cluster.stop(node_id)
             keys = {
                 "security.inter.broker.protocol": "SSL",
                 "listener.name.inter.broker.ssl.keystore.location": f"../between-nodes/node-{node_id}.pem",
@@ -28,7 +32,6 @@ class SecurePeers(ReplogBrokers):
             }
             with spec.config_file.open("a", encoding="utf-8") as file:
                 file.writelines(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in keys.items())
-        for node_id in cluster.nodes:
             cluster.start_node(node_id)
         await cluster.wait_until_ready()
         return cluster

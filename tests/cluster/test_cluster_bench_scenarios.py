@@ -31,6 +31,7 @@ from bench.scenarios.large_requests import LargeRequestsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
 from bench.scenarios.partitions import PartitionsScenario
+from bench.scenarios.peer_tls import TRANSPORTS, PeerTlsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.produce_one_node import ProduceOneNodeScenario
 from bench.scenarios.startup import StartupScenario
@@ -222,6 +223,18 @@ def test_small_measurement(name: str, tmp_path: Path) -> None:
     assert scenario.name == name
     assert {metric.name for measured in found for metric in measured} == metrics
     assert all(is_plausible(metric.name, value) for measured in found for metric, value in measured.items())
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_tls_between_nodes_is_measured_whatever_they_meet_over(transport: str, tmp_path: Path) -> None:
+    scenario = PeerTlsScenario(SMALL_BYTES, [1024], [transport], warm_up_share=0.001)
+    plain, secure = scenario.systems()
+    assert (plain.name, secure.name) == (transport, f"{transport}-tls")
+    with harness.started([secure], tmp_path):
+        (params,) = scenario.cases()
+        found = scenario.measure(secure, params, Meter(secure.process_ids(), secure.client_ids()))
+    assert all(is_plausible(metric.name, value) for metric, value in found.items())
 
 
 @pytest.mark.usefixtures("nothing_is_left")

@@ -257,5 +257,5 @@ def test_every_scenario_is_found_and_complete() -> None:
         assert scenario.cases()
         ours = scenario.systems()[0].name
         # `controller`, `coordinator-load`, `peer-tls`
-        of_two_of_ours = {"pipelined", "transactional ids", "plain"}
+        of_two_of_ours = {"pipelined", "transactional ids", "grpc"}
         assert ours.startswith("replog") or ours in of_two_of_ours, "ours stands first"
