@@ -209,6 +209,17 @@ def _key_name(name: str) -> str:
     return next((key for key in LISTENER_KEYS if name.endswith(f".{key}")), "")
 
 
+class WithoutLogins(Choice[PortProtocol]):
+    """What is spoken where nodes meet."""
+
+    def parse(self, raw: object) -> PortProtocol:
+        if isinstance(raw, str) and raw.startswith("SASL_"):
+            raise ValueError(
+                "has nodes log in, and there are no logins between nodes: by SSL each proves who it is by a certificate"
+            )
+        return super().parse(raw)
+
+
 class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     """The keys as fields, and what single listeners have instead."""
 
@@ -222,7 +233,7 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     connection_failed_authentication_delay_ms: Annotated[int, milliseconds(0, 10_000)] = 100
     """How late a client hears that its login failed, so that guesses take time."""
 
-    security_inter_broker_protocol: Annotated[PortProtocol, Choice(PortProtocol)] = PortProtocol.PLAINTEXT
+    security_inter_broker_protocol: Annotated[PortProtocol, WithoutLogins(PortProtocol)] = PortProtocol.PLAINTEXT
     """How this node speaks to other nodes.  SSL: over TLS; each side shows a certificate, which names a node and its cluster
     (docs/SECURITY.md).  Needs the keys that begin with ssl. or listener.name.inter.broker.ssl."""
 

@@ -282,9 +282,9 @@ def test_the_command_line_makes_a_secure_cluster(tmp_path: Path) -> None:
         replog("cluster", "stop", "--dir", folder)
 
 
-@pytest.mark.parametrize("brokers", [1, 3])
-async def test_brokers_in_this_process_are_secure(brokers: int) -> None:
-    async with embedded(brokers=brokers, secure=True) as cluster:
+@pytest.mark.parametrize(("brokers", "over"), [(1, "tcp"), (3, "tcp"), (3, "grpc")])
+async def test_brokers_in_this_process_are_secure(brokers: int, over: str) -> None:
+    async with embedded(brokers=brokers, config={"inter.broker.transport": over}, secure=True) as cluster:
         async with Admin(cluster.bootstrap_servers, security=cluster.security) as admin:
             await admin.create_topic(TOPIC, 1, brokers)
         async with Producer(cluster.bootstrap_servers, acks="all", security=cluster.security) as producer:

@@ -342,6 +342,11 @@ def test_nodes_speak_tls_whatever_they_meet_over(transport: str) -> None:
         ({"listener.name.inter.broker.ssl.keystore.location": ""}, "ssl.keystore.location", "is missing"),
         ({"listener.name.inter.broker.ssl.truststore.location": ""}, "ssl.truststore.location", "is missing"),
         ({"inter.broker.accepted.protocols": ["PLAINTEXT"]}, "inter.broker.accepted.protocols", "lacks SSL"),
+        (
+            {"security.inter.broker.protocol": "SASL_SSL"},
+            "security.inter.broker.protocol",
+            "there are no logins between nodes: by SSL each proves who it is by a certificate",
+        ),
     ],
 )
 def test_tls_between_nodes_that_cannot_be_is_refused(values: dict[str, object], field: str, reason: str) -> None:
