@@ -183,10 +183,12 @@ class GrpcPort:
                 )
                 continue
             former, self._server = self._server, server
-            self._end_in_time(former)
-            await server.start(self._handler)
-            if self._both is not None and ports is not None:
-                self._both.pass_on_to(*ports)
+            try:
+                await server.start(self._handler)
+                if self._both is not None and ports is not None:
+                    self._both.pass_on_to(*ports)
+            finally:
+                self._end_in_time(former)
 
     def _end_in_time(self, former: _Server) -> None:
         """Ends a server behind the last of its streams; it takes no more connections."""

@@ -30,6 +30,7 @@ from replog.rpc.node_tls import NodeTls
 from replog.rpc.transport import ConnectionLostError, PeerConnection, Server
 from replog.tcp import certificates
 from replog.tcp.node_names import NodeName
+from replog.tcp.port import bind as bind_port
 from replog.tcp.tls_settings import TlsSettings
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 from tests.quiet import quiet_for
@@ -433,6 +434,21 @@ async def test_a_port_of_secure_nodes_is_taken_once(
         network = peer_network(over, files.tls(2, accepts_plain=accepts_plain))
         with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:"):
             await serve_at(network, server.port)
+
+
+def test_over_grpc_two_nodes_that_start_at_once_do_not_share_a_port() -> None:
+    """Goal: neither listens yet, and the kernel would let both; ports of other addresses are others."""
+    free = bind_port("127.0.0.1", 0)
+    free.close()
+    with (
+        port._only_one("127.0.0.1", free.port),
+        port._only_one("127.0.0.2", free.port),
+        pytest.raises(ConfigError, match=rf"cannot listen at 127\.0\.0\.1:{free.port}"),
+        port._only_one("127.0.0.1", free.port),
+    ):
+        pass
+    with port._only_one("127.0.0.1", free.port):
+        pass
 
 
 async def serve_at(network: PeerNetwork, number: int) -> None:
