@@ -211,7 +211,7 @@ def hello_bytes() -> bytes:
 
 @OVER
 async def test_strangers_who_hold_the_door_hold_up_no_node(secured: Cluster, over: InterBrokerTransport) -> None:
-    """Goal: half handshakes, bytes that trickle, silence and plain text leave the nodes alone, also one that comes back."""
+    """Goal: half handshakes, bytes that trickle, silence and plain text leave the nodes alone, one that comes back and new certificates, too."""
     host, _, port = secured.local.nodes[1].peer_address.rpartition(":")
     half = hello_bytes()[:100]
     firsts = (b"", half, half[:1], struct.pack(">ihhi", 10, 18, 0, 1) + b"\xff\xff")
@@ -221,6 +221,9 @@ async def test_strangers_who_hold_the_door_hold_up_no_node(secured: Cluster, ove
             made = socket.create_connection((host, int(port)), timeout=20, source_address=(ELSEWHERE, 0))
             strangers.append(stack.enter_context(made))
             made.sendall(firsts[number % len(firsts)])
+        renewed = certificates(secured) / "renewed.pem"
+        renewed.write_bytes((certificates(secured) / "node-1.pem").read_bytes())
+        renewed.replace(certificates(secured) / "node-1.pem")
         await goes_on(secured)
         await secured.local.kill(2)
         secured.local.start_node(2)

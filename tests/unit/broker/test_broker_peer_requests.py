@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -23,6 +25,7 @@ from replog.rpc.messages import FetchPartition, FetchRequest, Hello
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import PeerConnection
 from replog.testing import SimulatedFileSystem
+from tests.unit.rpc.node_certificates import NodeCertificates
 
 STRANGER = 77
 OTHER = UUID(int=77)
@@ -43,18 +46,28 @@ def of_brokers(broker_id: int, broker_epoch: int, incarnation_id: UUID) -> list[
     ]
 
 
+class Over(NamedTuple):
+    """How nodes meet: over what, and with which certificates; None: in plain text."""
+
+    kind: InterBrokerTransport
+    files: NodeCertificates | None
+
+
 class Meeting:
     """A node, and ways to the port where it meets others."""
 
-    def __init__(self, it: Running, kind: InterBrokerTransport) -> None:
+    def __init__(self, it: Running, over: Over) -> None:
         self.it = it
         self.own = it.node.incarnation_id
         self.epoch = it.node.parts.replicas.lifecycle.broker_epoch
-        self._transport = peer_network(kind).transport
+        self._over = over
         self._connections: list[PeerConnection] = []
 
     def way(self, hello: Hello | None = None) -> PeerConnection:
-        connection = self._transport.connect(self.it.node.peer_address, purpose="test", hello=hello)
+        files = self._over.files
+        tls = None if files is None else files.tls(hello.node_id if hello is not None and hello.node_id > 0 else 2)
+        transport = peer_network(self._over.kind, tls).transport
+        connection = transport.connect(self.it.node.peer_address, purpose="test", hello=hello)
         self._connections.append(connection)
         return connection
 
@@ -65,7 +78,7 @@ class Meeting:
     async def fetch(self, hello: Hello, replica_id: int, broker_epoch: int) -> None:
         """Fetches as a follower; raises what ends the stream."""
         topic_id = self.it.node.parts.replicas.publisher.image.topics_by_name["t"].topic_id
-        stream = await self.way().open_fetch(hello)
+        stream = await self.way(hello).open_fetch(hello)
         partition = FetchPartition(topic_id, 0, 0)
         await stream.send(FetchRequest(1, TIMEOUT_MS, replica_id, broker_epoch, 0, 1, 1, (partition,)))
         try:
@@ -74,18 +87,23 @@ class Meeting:
             await stream.close()
 
 
-@pytest.fixture(params=list(InterBrokerTransport))
-def kind(request: pytest.FixtureRequest) -> InterBrokerTransport:
-    """How nodes meet."""
-    found: InterBrokerTransport = request.param
-    return found
+@pytest.fixture(params=[(kind, secure) for kind in InterBrokerTransport for secure in (False, True)])
+def over(request: pytest.FixtureRequest, tmp_path: Path) -> Over:
+    """How nodes meet: each over gRPC and TCP, in plain text and with certificates, which say the same as their hellos."""
+    kind, is_secure = request.param
+    return Over(kind, NodeCertificates(tmp_path / "certs") if is_secure else None)
 
 
 @contextlib.asynccontextmanager
-async def meeting(kind: InterBrokerTransport) -> AsyncIterator[Meeting]:
-    async with node(SimulatedFileSystem(), config(inter_broker_transport=kind.value)) as it:
+async def meeting(over: Over) -> AsyncIterator[Meeting]:
+    keys: dict[str, object] = {"inter.broker.transport": over.kind.value}
+    if over.files is not None:
+        keys["security.inter.broker.protocol"] = "SSL"
+        keys["listener.name.inter.broker.ssl.keystore.location"] = str(over.files.node(1))
+        keys["listener.name.inter.broker.ssl.truststore.location"] = str(over.files.authority)
+    async with node(SimulatedFileSystem(), config(**keys)) as it:
         await it.create("t")
-        met = Meeting(it, kind)
+        met = Meeting(it, over)
         try:
             yield met
         finally:
@@ -103,8 +121,8 @@ async def test_the_port_for_clients_has_no_requests_of_nodes() -> None:
         assert it.node.parts.replicas.publisher.image.brokers == image.brokers
 
 
-async def test_a_node_says_which_one_of_which_cluster_it_is(kind: InterBrokerTransport) -> None:
-    async with meeting(kind) as met:
+async def test_a_node_says_which_one_of_which_cluster_it_is(over: Over) -> None:
+    async with meeting(over) as met:
         for hello, refusal in (
             (Hello("", 2, OTHER), InconsistentClusterIdError),
             (Hello("d", 2, OTHER), InconsistentClusterIdError),
@@ -119,8 +137,8 @@ async def test_a_node_says_which_one_of_which_cluster_it_is(kind: InterBrokerTra
                 await way.controller_call(controller.DeleteTopics(("t",)), timeout_ms=TIMEOUT_MS, cluster_id="c")
 
 
-async def test_a_call_says_of_which_cluster_it_is(kind: InterBrokerTransport) -> None:
-    async with meeting(kind) as met:
+async def test_a_call_says_of_which_cluster_it_is(over: Over) -> None:
+    async with meeting(over) as met:
         way = met.way()
         with pytest.raises(InconsistentClusterIdError, match="none that it names"):
             await way.call(DescribeNodeRequest(), timeout_ms=TIMEOUT_MS)
@@ -130,8 +148,8 @@ async def test_a_call_says_of_which_cluster_it_is(kind: InterBrokerTransport) ->
             await named.controller_call(controller.DeleteTopics(("t",)), timeout_ms=TIMEOUT_MS)
 
 
-async def test_a_broker_speaks_for_itself_alone(kind: InterBrokerTransport) -> None:
-    async with meeting(kind) as met:
+async def test_a_broker_speaks_for_itself_alone(over: Over) -> None:
+    async with meeting(over) as met:
         stranger, second = met.way(Hello("c", STRANGER, OTHER)), met.way(Hello("c", 1, OTHER))
         for request in of_brokers(1, met.epoch, met.own):
             with pytest.raises(InvalidRequestError, match="node 77 speaks for node 1"):
@@ -144,9 +162,9 @@ async def test_a_broker_speaks_for_itself_alone(kind: InterBrokerTransport) -> N
         assert isinstance(answer, controller.AllocateProducerIdsResponse)
 
 
-async def test_a_follower_fetches_as_the_process_that_is_registered(kind: InterBrokerTransport) -> None:
+async def test_a_follower_fetches_as_the_process_that_is_registered(over: Over) -> None:
     """Positions of anybody else would count for what is committed."""
-    async with meeting(kind) as met:
+    async with meeting(over) as met:
         own, second, stranger = Hello("c", 1, met.own), Hello("c", 1, OTHER), Hello("c", STRANGER, OTHER)
         forged: list[tuple[Hello, int, int, type[ReplogError]]] = [
             (stranger, 1, met.epoch, InvalidRequestError),

@@ -14,7 +14,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from node_certificates import ISSUED, NodeCertificates
 from rpc_handlers import ANSWERED, ASKED, Handlers, fetch, fetched
 
 from replog.broker.node.environment import PeerNetwork, peer_network
@@ -34,6 +33,7 @@ from replog.tcp.port import bind as bind_port
 from replog.tcp.tls_settings import TlsSettings
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 from tests.quiet import quiet_for
+from tests.unit.rpc.node_certificates import ISSUED, NodeCertificates
 
 NODE = Hello("c", 2, UUID(int=2))
 LARGE_BYTES = 8_000_000
