@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import resource
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -56,7 +57,10 @@ HANDSHAKE_TIMEOUT_S = 15.0
 """How long a caller may take until it speaks HTTP/2, behind a handshake where there is TLS."""
 
 CONNECTIONS_MAX = 10_000
-"""How many connections a node has from others, those that say nothing included."""
+"""How many connections a node has from others, those that say nothing included; with few descriptors a share of these."""
+
+DESCRIPTOR_SHARE = 4
+"""Connections take at most one in so many of the descriptors that the process may have."""
 
 SERVICE = "replog.v1.Node"
 
@@ -89,7 +93,6 @@ _SERVER_OPTIONS = [
         "grpc.server_handshake_timeout_ms",
         int(HANDSHAKE_TIMEOUT_S * 1000),
     ),  # 120 s by default, also for who says nothing
-    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
 ]
 
 
@@ -326,7 +329,10 @@ def bind(host: str, port: int, tls: NodeTls | None = None) -> GrpcServer:
 
 
 def _new_server(*, shares_port: bool) -> Any:
-    return grpc.aio.server(options=[*_SERVER_OPTIONS, ("grpc.so_reuseport", int(shares_port))])
+    descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = CONNECTIONS_MAX if descriptors_max < 0 else min(CONNECTIONS_MAX, descriptors_max // DESCRIPTOR_SHARE)
+    own = [("grpc.so_reuseport", int(shares_port)), ("grpc.max_allowed_incoming_connections", most)]
+    return grpc.aio.server(options=[*_SERVER_OPTIONS, *own])
 
 
 class _Service:

@@ -180,6 +180,20 @@ async def test_a_port_is_taken_once() -> None:
     await server.stop(0)
 
 
+async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: who connects and says nothing does not use up the descriptors of a node."""
+    monkeypatch.setattr(grpc_transport, "CONNECTIONS_MAX", 2)
+    server = await serve(Handlers(), "127.0.0.1", 0)
+    held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    async with asyncio.timeout(30):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""  # ended at once; the others hear gRPC's first frame
+    for each in (writer, *(one for _, one in held)):
+        each.close()
+    await server.stop(0)
+
+
 async def test_a_grpc_server_of_something_else_is_told_apart() -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")

@@ -309,7 +309,9 @@ async def test_a_reader_that_does_not_read_stops_the_writer(
         for number in range(20):
             await stream.send(fetch(number, LARGE_BYTES))
         await quiet_for(0.5)  # nothing of these answers is received
-        assert len(handlers.fetched) <= 5  # what the kernel holds of some, and no 20
+        assert (
+            len(handlers.fetched) <= 8
+        )  # the kernel holds four or five at both ends (tcp_rmem, tcp_wmem), each end some; not 20
         for number in range(20):
             assert await stream.receive() == fetched(number, LARGE_BYTES)
 
