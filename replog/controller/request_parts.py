@@ -43,6 +43,9 @@ PART = 1_000
 WHOLE_MAX = 10_000
 """Things that a request may name; one with more is refused as a whole (`ControllerConfig.max_records_per_request`)."""
 
+_THROTTLE_TIME = "throttle_time_ms"
+"""The field of answers that tells a client how long to wait; of several parts the longest."""
+
 
 class _Kind(NamedTuple):
     """How requests of one class are divided.
@@ -52,7 +55,7 @@ class _Kind(NamedTuple):
         key: The function that says of two things whether they are the same; None: each is named once, and makes one record.
         weight: The function that says how many records one of them makes, about.
         failed: The function that makes the result of one of them from an error.
-        answer: The class of the answer; its only field has the results.
+        answer: The class of the answer; its first field has the results, and none beside `_THROTTLE_TIME` follows.
         left_out: The code of results that are not told; None: all are.
     """
 
@@ -162,18 +165,20 @@ class DividedRequest:
             outcomes: The answers to the parts in order; the last one may be the error for it and all behind it.
         """
         results: dict[int, Any] = {}
+        throttle_time_ms = 0
         for number, part in enumerate(self._places):
             outcome = outcomes[min(number, len(outcomes) - 1)]
             if isinstance(outcome, ReplogError):
                 results |= {place: self._kind.failed(self._things[place], outcome) for place in part}
             else:
-                (told,) = (getattr(outcome, name) for name in outcome.__struct_fields__)
+                told = getattr(outcome, outcome.__struct_fields__[0])
+                throttle_time_ms = max(throttle_time_ms, getattr(outcome, _THROTTLE_TIME, 0))
                 results |= zip(part, told, strict=True)
         in_order = (results[place] for place in range(len(results)))
         answer: ControllerResponse = self._kind.answer(
             tuple(result for result in in_order if result.error is not self._kind.left_out)
         )
-        return answer
+        return replace(answer, **{_THROTTLE_TIME: throttle_time_ms}) if throttle_time_ms else answer
 
 
 def divided(

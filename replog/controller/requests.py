@@ -195,9 +195,26 @@ class NewTopic(Struct, frozen=True):
     configs: tuple[ConfigEntry, ...] = ()
 
 
+class MutatingClient(Struct, frozen=True):
+    """The client against whose quota a request counts that creates or deletes partitions (KIP-599).
+
+    Attributes:
+        user: The name of its principal.
+        client_id: The name that it gives itself.
+        is_strict: Whether what exceeds the quota is refused; else it is done, and the next request waits.
+    """
+
+    user: str
+    client_id: str
+    is_strict: bool
+
+
 class CreateTopics(Asks["CreateTopicsResponse"], frozen=True):
+    """`client`: the client that asks; None: a node of the cluster, which has no quota."""
+
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
+    client: MutatingClient | None = None
 
 
 class TopicResult(Struct, frozen=True):
@@ -210,20 +227,25 @@ class TopicResult(Struct, frozen=True):
 
 
 class CreateTopicsResponse(Struct, frozen=True):
+    """`throttle_time_ms`: how long the client has to wait for its quota, or 0."""
+
     topics: tuple[TopicResult, ...]
+    throttle_time_ms: int = 0
 
 
 class DeleteTopics(Asks["DeleteTopicsResponse"], frozen=True):
-    """A topic is named, or meant by its id: one that was created anew since then is another one."""
+    """A topic is named, or meant by its id: one that was created anew since then is another one.  `client` as of `CreateTopics`."""
 
     names: tuple[str, ...]
     topic_ids: tuple[UUID, ...] = ()
+    client: MutatingClient | None = None
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
-    """Results of the names, then of the ids; `name` is "" where there is no topic of an id."""
+    """Results of the names, then of the ids; `name` is "" where there is no topic of an id.  The time as of `CreateTopicsResponse`."""
 
     topics: tuple[TopicResult, ...]
+    throttle_time_ms: int = 0
 
 
 class NamedPartition(Struct, frozen=True):
@@ -247,14 +269,18 @@ class NewPartitions(Struct, frozen=True):
 
 
 class CreatePartitions(Asks["CreatePartitionsResponse"], frozen=True):
+    """`client` as of `CreateTopics`."""
+
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
+    client: MutatingClient | None = None
 
 
 class CreatePartitionsResponse(Struct, frozen=True):
-    """`num_partitions` of each result is the new count."""
+    """`num_partitions` of each result is the new count.  The time as of `CreateTopicsResponse`."""
 
     topics: tuple[TopicResult, ...]
+    throttle_time_ms: int = 0
 
 
 class ElectLeaders(Asks["ElectLeadersResponse"], frozen=True):

@@ -84,6 +84,7 @@ class Served(Struct, frozen=True):
         elements_max: The most elements that the arrays of a request may have together; a request with more ends the
             connection.
         has_records: Whether its answers have records, and a share of the memory for those.
+        throttle_time_from: The first version whose answers begin with the time that a client has to wait, where answers are repeated.
     """
 
     key: int
@@ -97,6 +98,7 @@ class Served(Struct, frozen=True):
     is_repeated: Callable[[Any], bool] | None = None
     elements_max: int = ELEMENTS_MAX
     has_records: bool = False
+    throttle_time_from: int | None = None
 
     @property
     def advertised(self) -> range:
@@ -164,7 +166,7 @@ SERVED: tuple[Served, ...] = (
     _kafka("list_offsets", "offsets"),
     _kafka("offset_for_leader_epoch", "offsets"),
     _kafka("init_producer_id", "producer_ids", last_version=PRODUCER_ID_LAST_VERSION),
-    _kafka("metadata", "metadata", is_repeated=_has_no_error),
+    _kafka("metadata", "metadata", is_repeated=_has_no_error, throttle_time_from=3),
     _kafka("create_topics", "topics"),
     _kafka("delete_topics", "topics"),
     _kafka("create_partitions", "topics"),

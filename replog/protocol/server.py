@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import struct
@@ -23,7 +22,7 @@ from msgspec import Struct, field
 
 from replog.access.authorizer import OPEN
 from replog.errors import BrokerClosedError, BrokerNotAvailableError, ErrorCode, MalformedFrameError, ReplogError
-from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from replog.protocol.audit import Audit
 from replog.protocol.caller_rights import Rights
 from replog.protocol.client_quotas import NO_QUOTAS, ClientQuotas, Quotas
@@ -31,6 +30,7 @@ from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode,
 from replog.protocol.handlers.produce import has_failed, read_in_turns
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
+from replog.protocol.request_time import Measured, RequestTime, in_thread
 from replog.protocol.rights.enforcing import answered
 from replog.protocol.rights.table import NOTHING
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
@@ -48,6 +48,9 @@ T = TypeVar("T")
 
 _start = struct.Struct(">hhi")
 _size = struct.Struct(">i")
+
+_THROTTLE_TIME = "throttle_time_ms"
+"""The field of answers that says how long no request of the client is taken up."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,14 +108,17 @@ class KafkaServer:
             MalformedFrameError: The bytes are no request that is served; nothing was done.
         """
         try:
-            return await self._serve(frame, caller)
+            if not self._quotas.is_set(REQUEST_PERCENTAGE):
+                return await self._serve(frame, caller)
+            request_time = RequestTime()
+            return await Measured(self._serve(frame, caller, request_time), request_time)
         except BrokerClosedError:
             return Answer(is_last=True)
         except MalformedFrameError:
             self.counts.malformed += 1
             raise
 
-    async def _serve(self, frame: memoryview, caller: Caller) -> Answer | None:
+    async def _serve(self, frame: memoryview, caller: Caller, request_time: RequestTime | None = None) -> Answer | None:
         key, version, correlation_id = _start.unpack_from(frame)
         api = self._served.get(key)
         if api is None:
@@ -135,9 +141,13 @@ class KafkaServer:
         unread = self._node.open_answer() if api.has_records else None
         turn = ProduceTurn(caller.in_order)
         rights = Rights(self._node.authorizer, caller.principal, caller.address, api.name, self._audit)
-        call = Call(version, header.client_id or "", caller, rights, unread, turn)
+        call = Call(version, header.client_id or "", caller, rights, unread, turn, request_time)
         if api.is_repeated is not None:
-            return framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
+            buffers = await self._repeated_or_new(api, body, call)
+            mute_s = self._time_taken(call)
+            return framed(correlation_id, with_throttle_time(api, buffers, call, mute_s), has_tags=has_tags)._replace(
+                mute_s=mute_s
+            )
         request: object
         try:
             if key == ProduceRequest.API_KEY and len(frame) > READ_AT_ONCE_BYTES:
@@ -155,6 +165,7 @@ class KafkaServer:
             raise
         finally:
             turn.give_back()
+            self._time_taken(call)
         answer = framed(correlation_id, written, has_tags=has_tags)
         return answer if unread is None and not mute_s else answer._replace(unread=unread, mute_s=mute_s)
 
@@ -171,23 +182,31 @@ class KafkaServer:
         return response, self._taken(response, call, size)
 
     def _taken(self, response: Response, call: Call, size: int) -> float:
-        """Counts what a client produced or fetched, tells it how long it has to wait, and returns that in seconds.
+        """Counts what a client took, tells it how long it has to wait, and returns that in seconds.
 
         Args:
             response: The answer to its request.
             call: The context of the request.
             size: The size of the request in bytes.
         """
+        wait_s = max(getattr(response, _THROTTLE_TIME, 0) / 1000, self._time_taken(call))
         if isinstance(response, ProduceResponse):
-            key = PRODUCER_BYTE_RATE
+            wait_s = max(wait_s, self._counted(PRODUCER_BYTE_RATE, call, size))
         elif isinstance(response, FetchResponse):
-            key, size = CONSUMER_BYTE_RATE, 0 if call.unread is None else call.unread.held_bytes
-        else:
-            return 0.0
-        wait_s = self._quotas.take(key, call.caller.principal.name, call.client_id, size)
-        if wait_s:
-            response.throttle_time_ms = math.ceil(wait_s * 1000)
+            fetched_bytes = 0 if call.unread is None else call.unread.held_bytes
+            wait_s = max(wait_s, self._counted(CONSUMER_BYTE_RATE, call, fetched_bytes))
+        if wait_s and hasattr(response, _THROTTLE_TIME):
+            setattr(response, _THROTTLE_TIME, math.ceil(wait_s * 1000))
         return wait_s
+
+    def _time_taken(self, call: Call) -> float:
+        """Counts the time that a request took since the last call, and returns the seconds that the client has to wait for it."""
+        if call.request_time is None:
+            return 0.0
+        return self._counted(REQUEST_PERCENTAGE, call, call.request_time.take() * 100)
+
+    def _counted(self, key: str, call: Call, amount: float) -> float:
+        return self._quotas.take(key, call.caller.principal.name, call.client_id, amount)
 
     def _foreign(self, cluster_id: str) -> Failure:
         return Failure(
@@ -223,8 +242,8 @@ class KafkaServer:
         except BrokerClosedError:
             raise
         except ReplogError as error:
-            run = _at_once if size <= READ_AT_ONCE_BYTES else asyncio.to_thread
-            return await run(api.load().refuse, request, Failure(error.code, error.told))
+            run = _at_once if size <= READ_AT_ONCE_BYTES else in_thread
+            return await run(api.load().refuse, request, Failure(error.code, str(error)))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
             self.counts.failures += 1
             number = self.counts.failures
@@ -239,6 +258,22 @@ class KafkaServer:
         if call.version >= SOFTWARE_FROM:
             self.counts.note_software(request.client_software_name, request.client_software_version)
         return response
+
+
+def with_throttle_time(api: Served, written: Buffers, call: Call, wait_s: float) -> Buffers:
+    """Returns an answer that others get too, with the time that this client has to wait: a copy where it has to.
+
+    Args:
+        api: The API, in whose answers it is the first field from a version on.
+        written: The answer without its header.
+        call: The context of the request.
+        wait_s: The time, in seconds.
+    """
+    if not wait_s or api.throttle_time_from is None or call.version < api.throttle_time_from:
+        return written
+    first = bytearray(written[0])
+    _size.pack_into(first, 0, math.ceil(wait_s * 1000))
+    return [first, *written[1:]]
 
 
 def _unanswered(response: Response, mute_s: float) -> Answer | None:
@@ -276,7 +311,7 @@ def _runner(api: Served, size: int) -> _Run:
 
     A request that may overlap others is not left to a thread: others would overtake it.
     """
-    return asyncio.to_thread if size > max(READ_AT_ONCE_BYTES, api.overlapping_bytes_max) else _at_once
+    return in_thread if size > max(READ_AT_ONCE_BYTES, api.overlapping_bytes_max) else _at_once
 
 
 async def _refused(api: Served, body: memoryview, version: int, failure: Failure) -> Buffers:

@@ -18,6 +18,7 @@ from replog.controller.managers.cluster import ClusterControl
 from replog.controller.managers.drain import DrainControl
 from replog.controller.managers.elections import ElectionControl
 from replog.controller.managers.heartbeats import BrokerHeartbeats
+from replog.controller.managers.mutation_quotas import MutationQuotas
 from replog.controller.managers.reassignments import ReassignmentControl
 from replog.controller.managers.registration import RegistrationControl
 from replog.controller.managers.replication import AlterConfigsControl, ReplicationControl
@@ -127,7 +128,9 @@ class Managers:
         self.drains = DrainControl(
             config, state.replication, self.replication, self._reassignments, state.brokers, state.features
         )
-        self._topics = TopicControl(config, state.brokers, state.configs, state.replication, rng)
+        self._topics = TopicControl(
+            config, state.brokers, state.configs, state.replication, MutationQuotas(state.quotas.quotas), rng
+        )
         self._registrations = RegistrationControl(
             cluster_id,
             state.offsets,
@@ -159,9 +162,9 @@ class Managers:
                 _timed(RegisterBroker, registrations.register),
                 _timed(Heartbeat, self.cluster.heartbeat),
                 _on(AlterPartition, self._isr.alter_partitions),
-                _on(CreateTopics, topics.create),
-                _on(DeleteTopics, topics.delete),
-                _on(CreatePartitions, topics.create_partitions),
+                _timed(CreateTopics, topics.create),
+                _timed(DeleteTopics, topics.delete),
+                _timed(CreatePartitions, topics.create_partitions),
                 _on(AlterConfigs, self._configs.alter),
                 _on(AllocateProducerIds, state.producer_ids.allocate),
                 _on(ReportReplicas, self.cluster.report),

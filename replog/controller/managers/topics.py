@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
+from replog.controller.managers.mutation_quotas import MutationQuota, MutationQuotas
 from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
 from replog.controller.requests import (
     CreatePartitions,
@@ -76,9 +77,11 @@ class TopicControl:
         brokers: BrokerRegistry,
         configs: ConfigurationControl,
         replication: ReplicationState,
+        quotas: MutationQuotas,
         rng: random.Random,
     ) -> None:
         self._config = config
+        self._quotas = quotas
         self._brokers = brokers
         self._configs = configs
         self._replication = replication
@@ -88,8 +91,9 @@ class TopicControl:
 
     # ---- create -----------------------------------------------------------------------------------------------------
 
-    def create(self, request: CreateTopics) -> Result:
+    def create(self, request: CreateTopics, now_ms: int) -> Result:
         """Creates topics: one result for each, in order; all topics that succeed are one atomic change."""
+        quota = self._quotas.of(request.client, now_ms)
         repeated = _repeated([topic.name for topic in request.topics])
         batch = _Batch()
         results: list[TopicResult] = []
@@ -97,14 +101,15 @@ class TopicControl:
             try:
                 if topic.name in repeated:
                     raise InvalidRequestError(f'topic "{topic.name}" is given more than once')
-                results.append(self._create_one(topic, batch))
+                results.append(self._create_one(topic, batch, quota))
             except ReplogError as error:
                 results.append(TopicResult(topic.name, error.code, str(error)))
+        records = () if request.validate_only else tuple(batch.records)
         if request.validate_only:
-            return Result((), CreateTopicsResponse(tuple(replace(result, topic_id=None) for result in results)))
-        return Result(tuple(batch.records), CreateTopicsResponse(tuple(results)))
+            results = [replace(result, topic_id=None) for result in results]
+        return Result(records, CreateTopicsResponse(tuple(results), quota.throttle_time_ms))
 
-    def _create_one(self, topic: NewTopic, batch: _Batch) -> TopicResult:
+    def _create_one(self, topic: NewTopic, batch: _Batch, quota: MutationQuota) -> TopicResult:
         name = topic.name
         self._check_name(name, batch)
         config_records = self._configs.initial(name, topic.configs)
@@ -113,6 +118,7 @@ class TopicControl:
         replicas_count = sum(map(len, assignments))
         records_count = 1 + len(config_records) + partitions_count
         self._check_bounds(partitions_count, replicas_count, records_count, batch, new_topics=1)
+        quota.take(partitions_count)
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
         batch.records.append(TopicRecord(name, topic_id))
         batch.records += config_records
@@ -235,8 +241,9 @@ class TopicControl:
 
     # ---- grow -------------------------------------------------------------------------------------------------------
 
-    def create_partitions(self, request: CreatePartitions) -> Result:
+    def create_partitions(self, request: CreatePartitions, now_ms: int) -> Result:
         """Adds partitions to topics: one result per topic, in order; all that succeed are one atomic change."""
+        quota = self._quotas.of(request.client, now_ms)
         repeated = _repeated([topic.topic for topic in request.topics])
         batch = _Batch()
         results: list[TopicResult] = []
@@ -244,13 +251,13 @@ class TopicControl:
             try:
                 if item.topic in repeated:
                     raise InvalidRequestError(f'topic "{item.topic}" is given more than once')
-                results.append(self._grow_one(item, batch))
+                results.append(self._grow_one(item, batch, quota))
             except ReplogError as error:
                 results.append(TopicResult(item.topic, error.code, str(error)))
         records = () if request.validate_only else tuple(batch.records)
-        return Result(records, CreatePartitionsResponse(tuple(results)))
+        return Result(records, CreatePartitionsResponse(tuple(results), quota.throttle_time_ms))
 
-    def _grow_one(self, item: NewPartitions, batch: _Batch) -> TopicResult:
+    def _grow_one(self, item: NewPartitions, batch: _Batch, quota: MutationQuota) -> TopicResult:
         topic_id = self._topic_id_or_raise(item.topic)
         if item.topic in INTERNAL_TOPICS:
             raise InvalidPartitionsError(
@@ -271,6 +278,7 @@ class TopicControl:
                 f'topic "{item.topic}" gets {added_count} partitions, assignments are given for {len(assignments)}'
             )
         self._check_assignments(assignments, old_count, replication_factor)
+        quota.take(added_count)
         batch.records += [
             self._partition(topic_id, index, replicas) for index, replicas in enumerate(assignments, old_count)
         ]
@@ -280,11 +288,12 @@ class TopicControl:
 
     # ---- delete -----------------------------------------------------------------------------------------------------
 
-    def delete(self, request: DeleteTopics) -> Result:
+    def delete(self, request: DeleteTopics, now_ms: int) -> Result:
         """Deletes topics: one result per name, then per id, in order; all deletions are one atomic change.
 
         A topic is deleted by one record, of any size; together with others only as long as their partitions are few.
         """
+        quota = self._quotas.of(request.client, now_ms)
         wishes: list[str | UUID] = [*request.names, *request.topic_ids]
         repeated = _repeated(wishes)
         deletions = _Deletions()
@@ -295,13 +304,14 @@ class TopicControl:
                 if wish in repeated:
                     raise InvalidRequestError(f'topic "{wish}" is given more than once')
                 topic_id = self._topic_id_or_raise(named) if topic_id is None else self._existing_or_raise(topic_id)
-                self._delete_one(topic_id, deletions)
+                self._delete_one(topic_id, deletions, quota)
                 results.append(TopicResult(self._replication.topics[topic_id], ErrorCode.NONE, topic_id=topic_id))
             except ReplogError as error:
                 results.append(TopicResult(named, error.code, str(error), topic_id))
-        return Result(tuple(map(RemoveTopicRecord, deletions.topic_ids)), DeleteTopicsResponse(tuple(results)))
+        answer = DeleteTopicsResponse(tuple(results), quota.throttle_time_ms)
+        return Result(tuple(map(RemoveTopicRecord, deletions.topic_ids)), answer)
 
-    def _delete_one(self, topic_id: UUID, deletions: _Deletions) -> None:
+    def _delete_one(self, topic_id: UUID, deletions: _Deletions, quota: MutationQuota) -> None:
         if topic_id in deletions.topic_ids:
             raise InvalidRequestError(f'topic "{self._replication.topics[topic_id]}" is given by name and by id')
         if self._replication.topics[topic_id] in INTERNAL_TOPICS:
@@ -309,12 +319,14 @@ class TopicControl:
                 f'topic "{self._replication.topics[topic_id]}" is the cluster\'s own, and cannot be deleted: groups and '
                 "their offsets are deleted one by one, transactional ids expire"
             )
-        partitions_count = deletions.partitions_count + self._replication.partitions.count(topic_id)
+        own_count = self._replication.partitions.count(topic_id)
+        partitions_count = deletions.partitions_count + own_count
         if deletions.topic_ids and partitions_count > self._config.max_records_per_request:
             raise PolicyViolationError(
                 f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "
                 "another one"
             )
+        quota.take(own_count)
         deletions.topic_ids[topic_id] = None
         deletions.partitions_count = partitions_count
 

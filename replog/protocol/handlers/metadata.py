@@ -14,7 +14,7 @@ from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import INTERNAL_TOPICS, topic_name_trouble
 from replog.protocol.caller_rights import Rights
-from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps
+from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps, mutating
 from replog.protocol.written_steps import Steps, WrittenElements, written_in_steps
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -43,7 +43,7 @@ async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> Met
     found = _asked(image, request, call)
     if node.creates_missing_topics and request.allow_auto_topic_creation and request.topics:
         found = await in_steps(found, lambda each: each)
-        await _create_missing(node, found, call.rights)
+        await _create_missing(node, found, call)
     told = request.include_topic_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -144,9 +144,10 @@ def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataRespo
     return MetadataResponse.MetadataResponseTopic(code, name, topic_id)
 
 
-async def _create_missing(node: KafkaNode, found: Iterable[_Found | None], rights: Rights) -> None:
+async def _create_missing(node: KafkaNode, found: Iterable[_Found | None], call: Call) -> None:
     """Creates the missing topics, and says so in their answers."""
     missing: dict[str, MetadataResponse.MetadataResponseTopic] = {}
+    rights = call.rights
     may_all = rights.sees(AclOperation.CREATE, ResourceKind.CLUSTER)
     for one in found:
         if isinstance(one, MetadataResponse.MetadataResponseTopic) and one.name:
@@ -156,16 +157,17 @@ async def _create_missing(node: KafkaNode, found: Iterable[_Found | None], right
                 missing[one.name] = one
             else:
                 one.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for name, code in (await _create(node, list(missing))).items() if missing else ():
+    for name, code in (await _create(node, list(missing), call)).items() if missing else ():
         missing[name].error_code = code
 
 
-async def _create(node: KafkaNode, names: Sequence[str]) -> dict[str, ErrorCode]:
+async def _create(node: KafkaNode, names: Sequence[str], call: Call) -> dict[str, ErrorCode]:
     """Creates topics with the partitions and replicas that the cluster gives by default.
 
     Args:
         node: The node that was asked.
         names: The names of topics that it does not know.
+        call: The context of the request: its client has a quota of what it creates.
 
     Returns:
         What the client is told of each: LEADER_NOT_AVAILABLE where the topic will be there soon; else why it will not.
@@ -173,7 +175,7 @@ async def _create(node: KafkaNode, names: Sequence[str]) -> dict[str, ErrorCode]
     own = [name for name in names if name not in INTERNAL_TOPICS]  # those are made by who needs them, in their own way
     if not own:
         return {}
-    wanted = CreateTopics(tuple(map(NewTopic, own[:CREATED_MAX])))
+    wanted = CreateTopics(tuple(map(NewTopic, own[:CREATED_MAX])), client=mutating(call, strict_from=0))
     try:
         created = await node.change(wanted, min(CREATION_WAIT_MS, node.request_timeout_ms))
     except ReplogError:  # the client asks again

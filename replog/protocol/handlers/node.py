@@ -12,15 +12,17 @@ from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
 from replog.access.principal import ANONYMOUS, Principal
-from replog.access.token_key import TokenKey
+from replog.controller.requests import MutatingClient
 from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import BrokerEndpoint, ResourceType, SecurityProtocol
+from replog.metadata.quotas import QUOTA_NAME_CHARACTERS_MAX
+from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.protocol.caller_rights import Rights
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
+from replog.protocol.request_time import RequestTime, in_thread
 from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
@@ -315,6 +317,7 @@ class Call(Struct, frozen=True):
         rights: What the client may do.
         unread: The share of the answer in the memory for records; None: it has none in it.
         turn: The place of the request among those of its connection; None: it has none yet.
+        request_time: The time that the request takes; None: it is not measured.
     """
 
     version: int
@@ -323,6 +326,7 @@ class Call(Struct, frozen=True):
     rights: Rights
     unread: UnreadAnswer | None = None
     turn: ProduceTurn | None = None
+    request_time: RequestTime | None = None
 
     @property
     def listener(self) -> str:
@@ -333,6 +337,18 @@ class Call(Struct, frozen=True):
     def client_host(self) -> str:
         """The address of the client in the form in which Kafka shows members; "" if it is not known."""
         return f"/{self.caller.address}" if self.caller.address else ""
+
+
+def mutating(call: Call, strict_from: int) -> MutatingClient:
+    """Returns the client of a request that creates or deletes partitions, as the controller counts it.
+
+    Args:
+        call: The context of the request.
+        strict_from: The first version of the API in which a quota refuses.
+    """
+    client_id = call.client_id[: QUOTA_NAME_CHARACTERS_MAX + 1]  # a longer name has no quota of its own
+    user = call.caller.principal.name[: QUOTA_NAME_CHARACTERS_MAX + 1]
+    return MutatingClient(user, client_id, call.version >= strict_from)
 
 
 class Failure(Struct, frozen=True):
@@ -390,7 +406,7 @@ async def beside(count: int, function: Callable[P, T], /, *args: P.args, **other
         args: Its arguments.
         others: Its arguments by name.
     """
-    return function(*args, **others) if count <= AT_ONCE_MAX else await asyncio.to_thread(function, *args, **others)
+    return function(*args, **others) if count <= AT_ONCE_MAX else await in_thread(function, *args, **others)
 
 
 async def in_steps(things: Iterable[T], answer: Callable[[T], A]) -> list[A]:

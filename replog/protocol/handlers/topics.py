@@ -37,6 +37,7 @@ from replog.protocol.handlers.node import (
     beside,
     fitting,
     in_steps,
+    mutating,
     own_text,
     require_few,
     text,
@@ -55,6 +56,9 @@ CONFIGS_FROM = 5
 
 BY_ID_FROM = 6
 """The first version of DeleteTopics that names topics by their ids (KIP-516)."""
+
+CREATION_STRICT_FROM, GROWTH_STRICT_FROM, DELETION_STRICT_FROM = 6, 3, 5
+"""The first versions of CreateTopics, CreatePartitions and DeleteTopics whose clients know that a quota refuses (KIP-599); those before wait."""
 
 NO_LOW_WATERMARK = -1
 """Stands for the low watermark if records were not deleted."""
@@ -75,13 +79,15 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Cal
     count = sum(1 + len(topic.assignments) + len(topic.configs) for topic in request.topics)
     require_few(count, "topics, assignments and configurations", PolicyViolationError)
     wanted, answers = await beside(count, _new_topics, request.topics)
+    throttle_time_ms = 0
     if wanted:
-        asked = CreateTopics(tuple(wanted), request.validate_only)
+        asked = CreateTopics(tuple(wanted), request.validate_only, mutating(call, CREATION_STRICT_FROM))
         created = await node.change(asked, request.timeout_ms)
+        throttle_time_ms = created.throttle_time_ms
         made = zip(wanted, created.topics, strict=True)
         for answer in await in_steps(made, lambda one: _created(node, *one, call)):
             answers[answer.name] = answer
-    return CreateTopicsResponse(topics=list(answers.values()))
+    return CreateTopicsResponse(throttle_time_ms, list(answers.values()))
 
 
 def refuse_create_topics(request: CreateTopicsRequest, failure: Failure) -> CreateTopicsResponse:
@@ -162,17 +168,20 @@ def _configs_of(node: KafkaNode, topic: NewTopic) -> list[CreateTopicsResponse.C
 # ---- grow ------------------------------------------------------------------------------------------------------------
 
 
-async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, _call: Call) -> CreatePartitionsResponse:
+async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     """Gives topics more partitions, or only checks whether they could have them."""
     count = sum(1 + len(topic.assignments or ()) for topic in request.topics)
     require_few(count, "topics and assignments", PolicyViolationError)
     repeated = _repeated(topic.name for topic in request.topics)
     wanted = await beside(count, _new_partitions, request.topics, repeated)
+    throttle_time_ms = 0
     answers = [GrownTopicAnswer(name, ErrorCode.INVALID_REQUEST, GIVEN_TWICE) for name in repeated]
     if wanted:
-        grown = await node.change(CreatePartitions(wanted, request.validate_only), request.timeout_ms)
+        asked = CreatePartitions(wanted, request.validate_only, mutating(call, GROWTH_STRICT_FROM))
+        grown = await node.change(asked, request.timeout_ms)
+        throttle_time_ms = grown.throttle_time_ms
         answers += [GrownTopicAnswer(one.name, one.error, text(one.message)) for one in grown.topics]
-    return CreatePartitionsResponse(results=answers)
+    return CreatePartitionsResponse(throttle_time_ms, answers)
 
 
 def _new_partitions(
@@ -204,10 +213,13 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, call: Cal
     named = [state for state in states if (state.name is None) != (state.topic_id == NO_TOPIC_ID)]
     names = tuple(state.name for state in named if state.name is not None)
     topic_ids = tuple(state.topic_id for state in named if state.name is None)
+    throttle_time_ms = 0
     if named:
-        deleted = await node.change(DeleteTopics(names, topic_ids), request.timeout_ms)
+        asked = DeleteTopics(names, topic_ids, mutating(call, DELETION_STRICT_FROM))
+        deleted = await node.change(asked, request.timeout_ms)
+        throttle_time_ms = deleted.throttle_time_ms
         answers += [_deleted(result) for result in deleted.topics]
-    return DeleteTopicsResponse(responses=answers)
+    return DeleteTopicsResponse(throttle_time_ms, answers)
 
 
 def refuse_delete_topics(request: DeleteTopicsRequest, failure: Failure) -> DeleteTopicsResponse:

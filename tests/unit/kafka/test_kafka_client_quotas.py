@@ -8,26 +8,27 @@ import threading
 from functools import partial
 from typing import Any
 
-import pytest
 from kafka_node_kit import Served, batch, serving
 
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage, image_records
-from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity, quota_entity
-from replog.metadata.records import QuotaEntityPart
-from replog.protocol.client_quotas import (
-    BUCKETS_MAX,
-    BURST_S,
-    NAME_CHARACTERS_MAX,
-    WAIT_MAX_S,
-    Bucket,
-    ClientQuotas,
+from replog.metadata.quotas import (
+    CONSUMER_BYTE_RATE,
+    OWNER_CHARACTERS_MAX,
+    PRODUCER_BYTE_RATE,
+    QuotaEntity,
+    quota_entity,
+    quota_entity_of,
+    quota_parts,
 )
-from replog.protocol.handlers.access import quotas
-from replog.protocol.handlers.node import AT_ONCE_MAX
+from replog.metadata.records import QuotaEntityPart
+from replog.protocol.client_quotas import BURST_S, ClientQuotas
+from replog.waiting.token_buckets import BUCKETS_MAX
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 Altered = AlterClientQuotasRequest
@@ -58,6 +59,7 @@ def test_the_nearest_entity_counts_and_says_whose_the_quota_is() -> None:
     quotas = {entity(**names): {PRODUCER_BYTE_RATE: float(number + 1)} for number, (names, _) in enumerate(LEVELS)}
     known = ClientQuotas(lambda: quotas)
     for number, (names, owner) in enumerate(LEVELS):
+        assert quota_entity_of(quota_parts(entity(**names))) == entity(**names)
         assert known.quota(PRODUCER_BYTE_RATE, "alice", "loader") == (number + 1, owner)
         assert known.quota(CONSUMER_BYTE_RATE, "alice", "loader") is None
         quotas = {each: limits for each, limits in quotas.items() if each != entity(**names)}
@@ -90,17 +92,6 @@ def test_an_entity_without_the_quota_leaves_it_to_the_next() -> None:
     assert ClientQuotas(lambda: quotas).quota(PRODUCER_BYTE_RATE, "alice", "x") == (2.0, (None, "x"))
 
 
-def test_who_takes_more_waits_until_the_debt_is_paid() -> None:
-    bucket = Bucket(RATE, 0.0)
-    assert bucket.take(RATE * BURST_S, RATE, 0.0) == 0
-    assert bucket.take(RATE * 3, RATE, 0.0) == 3
-    assert bucket.take(0, RATE, 2.0) == 1
-    assert bucket.take(RATE, RATE * 2, 3.0) == pytest.approx(0.5), "another rate, the same debt"
-    assert not bucket.is_full(13.4)
-    assert bucket.is_full(13.6)
-    assert bucket.take(RATE * 1e9, RATE, 14.0) == WAIT_MAX_S
-
-
 def test_connections_of_one_owner_share_a_bucket_and_others_have_their_own() -> None:
     now_s = 0.0
     quotas = {entity(user=None): {PRODUCER_BYTE_RATE: RATE}}
@@ -111,22 +102,15 @@ def test_connections_of_one_owner_share_a_bucket_and_others_have_their_own() -> 
     assert known.burst(PRODUCER_BYTE_RATE, "bob", "one") == RATE * BURST_S
 
 
-def test_names_without_end_take_no_memory_without_end_and_forget_no_debt_for_full_buckets() -> None:
-    now_s = 0.0
+def test_names_without_end_take_no_memory_without_end() -> None:
     quotas = {entity(client_id=None): {PRODUCER_BYTE_RATE: RATE}}
-    known = ClientQuotas(lambda: quotas, lambda: now_s)
-    assert known.take(PRODUCER_BYTE_RATE, "", "debtor", RATE * BURST_S * 4) == 30
-    for number in range(BUCKETS_MAX - 1):
-        known.take(PRODUCER_BYTE_RATE, "", f"n{number}", 1)
-    now_s = 10.0
-    known.take(PRODUCER_BYTE_RATE, "", "one more", 1)
-    assert len(known._buckets) == 2, "those that are full again are gone"
-    assert known.take(PRODUCER_BYTE_RATE, "", "debtor", 0) == 20
-    for number in range(BUCKETS_MAX * 2):
-        known.take(PRODUCER_BYTE_RATE, "", f"m{number}", RATE * BURST_S)
-    assert len(known._buckets) == BUCKETS_MAX
-    known.take(PRODUCER_BYTE_RATE, "", "m" * 32_767, 1)
-    assert max(len(name or "") for _, *names in known._buckets for name in names) == NAME_CHARACTERS_MAX
+    known = ClientQuotas(lambda: quotas, lambda: 0.0)
+    quota = known.quota(PRODUCER_BYTE_RATE, "", "m" * 32_767)
+    assert quota is not None
+    assert len(quota.owner[1] or "") == OWNER_CHARACTERS_MAX
+    for number in range(BUCKETS_MAX + 10):
+        known.take(PRODUCER_BYTE_RATE, "", f"n{number}", RATE * BURST_S)
+    assert len(known._buckets[PRODUCER_BYTE_RATE]) == BUCKETS_MAX
 
 
 # ---- over the port of a node -----------------------------------------------------------------------------------------
@@ -177,8 +161,9 @@ REFUSED: list[tuple[dict[str, str | None], dict[str, float], ErrorCode, str]] = 
     ({"user": "a"}, {"producer_byte_rate": -1.0}, ErrorCode.INVALID_REQUEST, "has to be above 0"),
     ({"user": "a"}, {"producer_byte_rate": math.nan}, ErrorCode.INVALID_REQUEST, "has to be above 0"),
     ({"user": "a"}, {"producer_byte_rate": math.inf}, ErrorCode.INVALID_REQUEST, "has to be above 0"),
-    ({"user": "a"}, {"request_percentage": 50.0}, ErrorCode.POLICY_VIOLATION, "measures the time"),
-    ({"ip": "10.0.0.7"}, {"connection_creation_rate": 5.0}, ErrorCode.POLICY_VIOLATION, "counts the connections"),
+    ({"user": "a"}, {"connection_creation_rate": 5.0}, ErrorCode.INVALID_REQUEST, "there is no quota"),
+    ({"ip": "10.0.0.7"}, {"request_percentage": 50.0}, ErrorCode.INVALID_REQUEST, "there is connection_creation_rate"),
+    ({"ip": "10.0.0.7"}, {"connection_creation_rate": 2.0**31}, ErrorCode.INVALID_REQUEST, "at most 2147483647"),
     ({"user": "a" * 1025}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST, "at most 1024 characters"),
 ]
 
@@ -256,6 +241,58 @@ async def test_a_consumer_gets_no_more_at_once_than_its_quota_lets_it_take() -> 
         if answer.throttle_time_ms == 0:  # the second batch makes the debt
             answer = await it.ask(fetched(), 12, FetchResponse, client)
         assert answer.throttle_time_ms > 0
+
+
+def topics(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(name, 6, 1) for name in names], 5_000)
+
+
+async def test_who_creates_too_many_partitions_is_refused_or_where_it_knows_no_better_waits() -> None:
+    async with serving() as it:
+        await altered(it, {"client-id": None}, controller_mutation_rate=10.0)
+        await it.until(lambda: it.kafka.image.quotas)
+        old, new = await it.client(), await it.client()
+        many = [f"t{number}" for number in range(21)]
+        answer: Any = await it.ask(topics(*many), 7, CreateTopicsResponse, new)
+        codes = [one.error_code for one in answer.topics]
+        refused_code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert codes == [ErrorCode.NONE] * 19 + [refused_code] * 2, (
+            "eleven seconds' worth, and the one that makes the debt"
+        )
+        assert answer.throttle_time_ms == 400
+        answer = await it.ask(topics("a"), 5, CreateTopicsResponse, old)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        assert 600 <= answer.throttle_time_ms <= 1_000
+        muted = asyncio.create_task(it.ask(topics("d"), 5, CreateTopicsResponse, old))
+        answer = await it.ask(topics("e"), 7, CreateTopicsResponse, new)
+        (refused,) = answer.topics
+        assert refused.error_code == refused_code
+        assert "controller_mutation_rate" in refused.error_message
+        assert not muted.done()
+        assert (await muted).topics[0].error_code == ErrorCode.NONE
+
+
+async def test_the_time_of_requests_has_a_quota_of_its_own_for_all_kinds_of_requests() -> None:
+    async with serving() as it:
+        await it.create()
+        await altered(it, {"client-id": None}, request_percentage=0.001)  # 0.1 ms at once
+        await it.until(lambda: it.kafka.image.quotas)
+        client = await it.client()
+        waits = []
+        for request, version, answer_type in (
+            (produced(100), 12, ProduceResponse),
+            (fetched(), 12, FetchResponse),
+            (MetadataRequest(), 12, MetadataResponse),
+            (MetadataRequest(), 12, MetadataResponse),
+        ):
+            answer: Any = await it.ask(request, version, answer_type, client)
+            waits.append(answer.throttle_time_ms)
+        assert waits[0] > 0
+        assert waits[1:] == [1_000] * 3, "no longer than a second, as in Kafka"
+        await altered(it, {"client-id": None}, request_percentage=None)
+        await it.until(lambda: not it.kafka.image.quotas)
+        kept = await it.ask(MetadataRequest(), 12, MetadataResponse)
+        assert kept.throttle_time_ms == 0, "the kept answer was not changed"
 
 
 async def test_a_producer_that_wants_no_answers_is_muted_too() -> None:

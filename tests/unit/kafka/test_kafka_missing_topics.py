@@ -11,7 +11,7 @@ from kafka_node_kit import Served, serving
 from replog.errors import ErrorCode, NotControllerError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers import metadata
-from replog.protocol.handlers.node import KafkaNode
+from replog.protocol.handlers.node import Call, KafkaNode
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 Named = MetadataRequest.MetadataRequestTopic
@@ -80,7 +80,7 @@ async def test_a_broker_that_is_gone_when_the_topics_are_there_spoils_no_answer(
 ) -> None:
     async with serving(auto_create_topics_enable=True) as it:
 
-        async def create_and_lose(node: KafkaNode, names: Sequence[str]) -> dict[str, ErrorCode]:
+        async def create_and_lose(node: KafkaNode, names: Sequence[str], _call: Call) -> dict[str, ErrorCode]:
             monkeypatch.setattr(type(node), "image", MetadataImage())
             return dict.fromkeys(names, SOON)
 

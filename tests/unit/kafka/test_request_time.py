@@ -1,0 +1,74 @@
+"""What a request takes of the loop and of threads is measured; what it waits is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from replog.protocol.request_time import Measured, RequestTime, in_thread
+
+
+class Clock:
+    """Moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_steps_count_and_waits_do_not() -> None:
+    clock = Clock()
+    taken = RequestTime(clock)
+    looks: list[float] = []
+
+    async def request() -> str:
+        clock.now_s += 1
+        waits = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(pass_by, waits)
+        await waits
+        clock.now_s += 2
+        looks.append(taken.take())
+        clock.now_s += 4
+        return "answer"
+
+    def pass_by(waits: asyncio.Future[None]) -> None:
+        clock.now_s += 100
+        waits.set_result(None)
+
+    assert await Measured(request(), taken) == "answer"
+    assert (looks, taken.take(), taken.take()) == ([3], 4, 0)
+
+
+async def test_a_cancellation_reaches_the_request_and_is_measured_too() -> None:
+    clock = Clock()
+    taken = RequestTime(clock)
+
+    async def request() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            clock.now_s += 5
+
+    async def measured() -> None:
+        await Measured(request(), taken)
+
+    task = asyncio.create_task(measured())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert taken.take() == 5
+
+
+async def test_time_in_a_thread_is_the_requests() -> None:
+    taken = RequestTime(Clock())
+
+    async def request() -> int:
+        return await in_thread(sum, range(100_000))
+
+    assert await Measured(request(), taken) == 4_999_950_000
+    assert taken.take() > 0
+    assert await in_thread(sum, (1, 2)) == 3
