@@ -17,7 +17,7 @@ from replog.config.access_keys import AccessKeys
 from replog.config.group_keys import GroupKeys
 from replog.config.keys import Key, nearest_name
 from replog.config.log_keys import LogKeys
-from replog.config.security_keys import SaslKeys, SecurityKeys, TlsKeys
+from replog.config.security_keys import ConnectionKeys, SaslKeys, SecurityKeys, TlsKeys
 from replog.config.server_keys import KEYS, ServerKeys
 from replog.config.transaction_keys import TransactionKeys
 from replog.errors import ConfigError
@@ -30,7 +30,7 @@ from replog.metadata.config_keys import (
     shortened,
 )
 
-_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, AccessKeys, SecurityKeys, SaslKeys, TlsKeys)
+_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, AccessKeys, SecurityKeys, ConnectionKeys, SaslKeys, TlsKeys)
 
 INTRODUCTION = """\
 # Configuration of a node

@@ -3,8 +3,10 @@
 What holds for one listener alone has its name in front: `listener.name.outside.ssl.client.auth`.
 """
 
+import re
 from collections.abc import Mapping
 from enum import Enum
+from ipaddress import ip_address
 from typing import Annotated
 
 from msgspec import Struct
@@ -21,6 +23,7 @@ from replog.config.kinds import (
     Choices,
     FilePath,
     Kind,
+    ListOf,
     Number,
     SecretText,
     Text,
@@ -28,6 +31,7 @@ from replog.config.kinds import (
     quoted,
     size_bytes,
 )
+from replog.tcp.connection_rates import UNLIMITED
 from replog.tcp.principals import DEFAULT_RULES, parse_rules
 from replog.tcp.tls_settings import ClientAuth, PortProtocol, TlsSettings, TlsVersion
 
@@ -146,7 +150,24 @@ class SaslKeys(TlsKeys, frozen=True, kw_only=True):
     """The claim of a token that names the user."""
 
 
-LISTENER_KEYS: Mapping[str, Key] = keys_of(SaslKeys)
+class ConnectionKeys(SaslKeys, frozen=True, kw_only=True):
+    """The keys as fields, in the order of the page."""
+
+    # ---- connections ------------------------------------------------------------------------------------------------
+
+    max_connections: Annotated[
+        int, Number(1, 1_000_000), Differs("2147483647", "each costs memory, and a process opens so many files")
+    ] = 10_000
+    """The most connections of clients, to all listeners together; listener.name.outside.max.connections: to that one.  Never more than half of
+    the files that the process may open.  A connection beyond them ends at once."""
+
+    max_connection_creation_rate: Annotated[int, Number(1, UNLIMITED, special=((UNLIMITED, "any number"),))] = UNLIMITED
+    """Connections that clients may make in a second, to all listeners together; listener.name.outside.max.connection.creation.rate: to that
+    one.  Ten seconds' worth may come at once.  What comes sooner is taken in late, in order; what would wait for more than ten seconds
+    is ended.  Addresses have the quota connection_creation_rate beside it."""
+
+
+LISTENER_KEYS: Mapping[str, Key] = keys_of(ConnectionKeys)
 """The keys that a listener may have for itself."""
 
 
@@ -201,7 +222,7 @@ class ListenerValues(Kind):
         )
 
     def describe_range(self) -> str:
-        return "NAME.KEY for the keys of TLS and of logins"
+        return "NAME.KEY for the keys of TLS, of logins and of connections"
 
 
 def _key_name(name: str) -> str:
@@ -209,18 +230,40 @@ def _key_name(name: str) -> str:
     return next((key for key in LISTENER_KEYS if name.endswith(f".{key}")), "")
 
 
-class WithoutLogins(Choice[PortProtocol]):
-    """What is spoken where nodes meet."""
+class AddressCount(Struct, frozen=True):
+    """How many connections there may be from an address."""
 
-    def parse(self, raw: object) -> PortProtocol:
-        if isinstance(raw, str) and raw.startswith("SASL_"):
-            raise ValueError(
-                "has nodes log in, and there are no logins between nodes: by SSL each proves who it is by a certificate"
-            )
-        return super().parse(raw)
+    address: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.count}" if ":" in self.address else f"{self.address}:{self.count}"
 
 
-class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
+class AddressCounts(ListOf):
+    """A list of `ADDRESS:COUNT`, Kafka's form."""
+
+    def parse(self, raw: object) -> tuple[object, ...]:
+        found = super().parse(raw)
+        if len({each.address for each in found if isinstance(each, AddressCount)}) < len(found):
+            raise ValueError("names an address twice")
+        return found
+
+    def parse_item(self, raw: object) -> AddressCount:
+        if isinstance(raw, AddressCount):
+            return raw
+        if not isinstance(raw, str):
+            raise ValueError("is not a list of strings")  # noqa: TRY004 - ValueError is the one failure of parse
+        address, _, count = raw.strip().rpartition(":")
+        if not re.fullmatch("[0-9]{1,7}", count):
+            raise ValueError(f"has no count in {raw!r}; write ADDRESS:COUNT")
+        try:
+            return AddressCount(str(ip_address(address.strip("[]"))), int(count))
+        except ValueError:
+            raise ValueError(f"has no address in {raw!r}; write it in numbers, as 10.0.0.7 or [2001:db8::7]") from None
+
+
+class SecurityKeys(ConnectionKeys, frozen=True, kw_only=True):
     """The keys as fields, and what single listeners have instead."""
 
     sasl_server_max_receive_size: Annotated[
@@ -251,13 +294,24 @@ class SecurityKeys(SaslKeys, frozen=True, kw_only=True):
     """How metrics.listener speaks.  SSL: over TLS, by the keys that begin with ssl. or listener.name.metrics.ssl., such as
     listener.name.metrics.ssl.client.auth."""
 
+    max_connections_per_ip: Annotated[
+        int, Number(0, 1_000_000), Differs("2147483647", "one machine shall not take all that there may be")
+    ] = 2_000
+    """The most connections of clients from one address.  A connection beyond them ends at once."""
+
+    max_connections_per_ip_overrides: Annotated[
+        tuple[AddressCount, ...], AddressCounts("ADDRESS:COUNT, each address once", may_be_empty=True)
+    ] = ()
+    """The same for single addresses: 10.0.0.7:5000, or [2001:db8::7]:5000.  Kafka takes names of hosts, too."""
+
     listener_name: Annotated[tuple[ListenerValue, ...], ListenerValues()] = ()
     """What a listener has for itself: listener.name.outside.ssl.client.auth is ssl.client.auth of the listener OUTSIDE, and the same of every key that
-    begins with ssl. or sasl.oauthbearer., of sasl.enabled.mechanisms and connections.max.reauth.ms.  Names are written in small letters."""
+    begins with ssl. or sasl.oauthbearer., of sasl.enabled.mechanisms, connections.max.reauth.ms, max.connections and
+    max.connection.creation.rate.  Names are written in small letters."""
 
-    def security_of(self, listener: str) -> SaslKeys:
+    def security_of(self, listener: str) -> ConnectionKeys:
         """Returns the keys as they hold for the listener of a name."""
-        shared = SaslKeys(**{field.name: getattr(self, field.name) for field in fields(SaslKeys)})
+        shared = ConnectionKeys(**{field.name: getattr(self, field.name) for field in fields(ConnectionKeys)})
         named = {key.name: f"{listener.lower()}.{key.name}" for key in LISTENER_KEYS.values()}
         own = {each.key.field_name: each.value for each in self.listener_name if each.name == named[each.key.name]}
         return replace(shared, **own)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Final, TypeAlias
 
 from replog.metadata.quotas import (
+    ADDRESS,
     CLIENT_KEYS,
+    CONNECTION_CREATION_RATE,
     REQUEST_PERCENTAGE,
     Quota,
     QuotaEntity,
@@ -53,6 +56,7 @@ class ClientQuotas:
         self._clock = clock
         self._known: Quotas = NO_QUOTAS
         self._by_parts: dict[QuotaParts, Mapping[str, float]] = {}
+        self._by_address: dict[str | None, float] = {}
         self._set_keys: frozenset[str] = frozenset()
         self._buckets: dict[str, TokenBuckets[tuple[str | None, str | None]]] = {
             key: TokenBuckets(BURST_S, REQUEST_WAIT_MAX_S) if key == REQUEST_PERCENTAGE else TokenBuckets(BURST_S)
@@ -90,9 +94,24 @@ class ClientQuotas:
         """Returns the quota that counts for a client; None: it has none of this kind."""
         return nearest_quota(self._by_parts.get, key, user, client_id) if self.is_set(key) else None
 
+    def connection_rate(self, address: str) -> float | None:
+        """Returns how many connections may come from an address in a second; None: any number.
+
+        Args:
+            address: The address in its shortest form.
+        """
+        if not self.is_set(CONNECTION_CREATION_RATE):
+            return None
+        return self._by_address.get(address, self._by_address.get(None))
+
     def _look(self) -> None:
         quotas = self._quotas()
         if quotas is not self._known:
             self._known = quotas
             self._by_parts = {quota_parts(entity): limits for entity, limits in quotas.items()}
+            self._by_address = {
+                entity[0].name and str(ip_address(entity[0].name)): limits[CONNECTION_CREATION_RATE]
+                for entity, limits in quotas.items()
+                if entity[0].kind == ADDRESS
+            }
             self._set_keys = frozenset(key for limits in quotas.values() for key in limits)

@@ -67,6 +67,7 @@ class KafkaServer:
     Attributes:
         advertised: The versions of each API that clients are told, by its key.
         counts: The counts of requests.
+        quotas: The quotas of clients.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class KafkaServer:
         self._node = node
         self._is_serving = is_serving
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
-        self._quotas = ClientQuotas(lambda: _quotas_of(node))
+        self.quotas = ClientQuotas(lambda: _quotas_of(node))
         self._repeated = RepeatedAnswers(
             lambda: AnswerSource(node.image, node.controller_id(), node.authorizer, node.authorizer.version)
         )
@@ -108,7 +109,7 @@ class KafkaServer:
             MalformedFrameError: The bytes are no request that is served; nothing was done.
         """
         try:
-            if not self._quotas.is_set(REQUEST_PERCENTAGE):
+            if not self.quotas.is_set(REQUEST_PERCENTAGE):
                 return await self._serve(frame, caller)
             request_time = RequestTime()
             return await Measured(self._serve(frame, caller, request_time), request_time)
@@ -175,7 +176,7 @@ class KafkaServer:
         A fetch is given no more than its quota lets a client take at once, so that no answer silences it for longer than that.
         """
         if isinstance(request, FetchRequest):
-            burst = self._quotas.burst(CONSUMER_BYTE_RATE, call.caller.principal.name, call.client_id)
+            burst = self.quotas.burst(CONSUMER_BYTE_RATE, call.caller.principal.name, call.client_id)
             if burst is not None:
                 request.max_bytes = max(1, min(request.max_bytes, int(burst)))
         response = await self._handle(api, request, call, size)
@@ -206,7 +207,7 @@ class KafkaServer:
         return self._counted(REQUEST_PERCENTAGE, call, call.request_time.take() * 100)
 
     def _counted(self, key: str, call: Call, amount: float) -> float:
-        return self._quotas.take(key, call.caller.principal.name, call.client_id, amount)
+        return self.quotas.take(key, call.caller.principal.name, call.client_id, amount)
 
     def _foreign(self, cluster_id: str) -> Failure:
         return Failure(

@@ -181,6 +181,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     Attributes:
         closed: The future that is done when the connection has ended, and no task of it is left.
+        listener: The name of the listener by which the client comes.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._unheard_bytes = 0  # that came since `_heard_s`
         self._written_bytes = self._drained_bytes = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
-        self._listener = listener
+        self.listener = listener
         self._address = "an unknown address"
         self._login = login
         self._refusal: asyncio.TimerHandle | None = None  # is on its way to a client that is not believed
@@ -263,13 +264,13 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._enter(principal)
 
     def _enter(self, principal: Principal) -> None:
-        self._caller = Caller(principal, self._address, self.closed, self._listener)
+        self._caller = Caller(principal, self._address, self.closed, self.listener)
         self._owner.note_known(self)
 
     def refuse_identity(self, reason: str) -> None:
         """Ends the connection of a client whose identity is not believed."""
         self._is_ending = True
-        self._owner.tell_refused(self._listener, self._address, reason)
+        self._owner.tell_refused(self.listener, self._address, reason)
         if self._transport is not None:
             self._transport.abort()
 
@@ -523,7 +524,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Ends the connection of a client that is not believed, which hears of it late: guesses take their time."""
         if self._is_ending:
             return
-        self._owner.tell_refused(self._listener, self._address, step.refusal)
+        self._owner.tell_refused(self.listener, self._address, step.refusal)
         self._is_ending = True
         self._arrived.clear()
         answer = (step.answer or Answer())._replace(is_last=True)

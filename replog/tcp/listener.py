@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.certificates import Certificates
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
-from replog.tcp.connection_log import ConnectionLog
+from replog.tcp.connection_rates import ConnectionRateLimits, ConnectionRates, HeldConnection, plain_address
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.login import MakeLogin
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
@@ -34,12 +34,18 @@ class ListenerLimits(Struct, frozen=True):
         connections_per_address_max: Those from one address.
         unknown_max: Those of clients that have yet to show who they are; half of them may come from one address.
         connection: The limits of each of them.
+        by_address: Those from single addresses, instead of `connections_per_address_max`.
+        by_listener: Those to single listeners, by their names.
+        rates: How many may come in a second; None: any number.
     """
 
     connections_max: int = 10_000
     connections_per_address_max: int = 2_000
     unknown_max: int = 1_000
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+    by_address: Mapping[str, int] = field(default_factory=dict[str, int])
+    by_listener: Mapping[str, int] = field(default_factory=dict[str, int])
+    rates: ConnectionRateLimits | None = None
 
 
 class Listener:
@@ -74,6 +80,9 @@ class Listener:
         self._spares = SpareBuffers()
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        loop = asyncio.get_running_loop()
+        self._rates = None if limits.rates is None else ConnectionRates(limits.rates, loop.time)
         self._unknown: dict[ServerConnection, str] = {}
         self._unknown_by_address: Counter[str] = Counter()
         self._tls_turns = TlsTurns()
@@ -81,6 +90,11 @@ class Listener:
         self._ports: list[Port] = []
         self._is_stopping = False
         self.accepted_count = 0
+
+    @property
+    def held_counts(self) -> Mapping[str, int]:
+        """The connections that were taken in or ended late, by what held them up (`replog.tcp.connection_rates`)."""
+        return {} if self._rates is None else self._rates.held_counts
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -128,6 +142,8 @@ class Listener:
         self._is_stopping = True
         for port in self._ports:
             port.close()
+        if self._rates is not None:
+            self._rates.end_held()
         while self._connections:
             for connection in self._connections:
                 connection.end("")
@@ -137,7 +153,9 @@ class Listener:
 
     def admit(self, connection: ServerConnection, address: str) -> str:
         """Takes in a new connection; returns why it has to end at once, or ""."""
-        if reason := self._why_full(address) or ("" if connection.is_known else self._why_unknown(address)):
+        if reason := self._why_full(connection.listener, address) or (
+            "" if connection.is_known else self._why_unknown(address)
+        ):
             return reason
         if not connection.is_known:
             self._unknown[connection] = address
@@ -145,6 +163,7 @@ class Listener:
         self.accepted_count += 1
         self._connections[connection] = address
         self._by_address[address] += 1
+        self._by_listener[connection.listener] += 1
         connection.closed.add_done_callback(partial(self._drop, connection))
         return ""
 
@@ -171,6 +190,17 @@ class Listener:
         make_login: MakeLogin | None = None,
         *,
         accepts_plain: bool = False,
+    ) -> asyncio.BaseProtocol:
+        served = self._served(name, certificates, make_login, accepts_plain=accepts_plain)
+        return served if self._rates is None else HeldConnection(self._rates, name, served, self.tell)
+
+    def _served(
+        self,
+        name: str,
+        certificates: Certificates | None,
+        make_login: MakeLogin | None,
+        *,
+        accepts_plain: bool,
     ) -> asyncio.BufferedProtocol:
         limits = self._limits.connection
         rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)
@@ -188,13 +218,17 @@ class Listener:
             return connection
         return TlsTransport(connection, certificates, self._tls_turns, accepts_plain=accepts_plain)
 
-    def _why_full(self, address: str) -> str:
+    def _why_full(self, listener: str, address: str) -> str:
         if self._is_stopping:
             return "the broker stops"
         if len(self._connections) >= self._limits.connections_max:
             return f"there are {self._limits.connections_max} connections already, the most that this broker serves"
-        if self._by_address[address] >= self._limits.connections_per_address_max:
-            return f"it has {self._limits.connections_per_address_max} connections already, the most from one address"
+        most = self._limits.by_listener.get(listener, self._limits.connections_max)
+        if self._by_listener[listener] >= most:
+            return f"there are {most} connections already to {listener}, the most that it serves"
+        most = self._limits.by_address.get(plain_address(address), self._limits.connections_per_address_max)
+        if self._by_address[address] >= most:
+            return f"it has {most} connections already, the most from one address"
         return ""
 
     def _why_unknown(self, address: str) -> str:
@@ -209,10 +243,11 @@ class Listener:
     def _drop(self, connection: ServerConnection, _closed: asyncio.Future[None]) -> None:
         self.note_known(connection)
         _count_down(self._by_address, self._connections.pop(connection))
+        _count_down(self._by_listener, connection.listener)
 
 
-def _count_down(counts: Counter[str], address: str) -> None:
-    """Counts one connection of an address less, and forgets an address that has none."""
-    counts[address] -= 1
-    if not counts[address]:
-        del counts[address]
+def _count_down(counts: Counter[str], whose: str) -> None:
+    """Counts one connection of an address or a listener less, and forgets what has none."""
+    counts[whose] -= 1
+    if not counts[whose]:
+        del counts[whose]

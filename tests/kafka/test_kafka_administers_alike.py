@@ -159,12 +159,19 @@ def test_client_quotas(both: Sides, version: int) -> None:
         entry(of(user="b"), [op("producer_byte_rate", 0.0)]),
         entry(of(user="c"), [op("producer_byte_rate", 1.5)]),
         entry(of(user="d"), [op("producer_byte_rate", 1.0), op("producer_byte_rate", 2.0)]),
+        entry(of(user=user, client_id="x"), [op("request_percentage", 0.25), op("controller_mutation_rate", 12.5)]),
+        entry(of(user="e"), [op("connection_creation_rate", 5.0)]),
+        entry(of(ip="192.0.2.7"), [op("connection_creation_rate", 5.0)]),
+        entry(of(ip="192.0.2.8"), [op("connection_creation_rate", 2147483648.0)]),
+        entry(of(ip="192.0.2.9"), [op("connection_creation_rate", 2.5)]),
+        entry(of(ip="192.0.2.10"), [op("controller_mutation_rate", 2.0)]),
+        entry(of(user="f"), [op("controller_mutation_rate", -1.0)]),
     ]
     both.same(AlterClientQuotasRequest(wanted), version, AlterClientQuotasResponse)
     part = DescribeClientQuotasRequest.ComponentData
     known = DescribeClientQuotasRequest([part("user", 0, user)])
     for side in both:
-        until(lambda side=side: len(side.answer(known, version, DescribeClientQuotasResponse, None)["entries"]) == 2)
+        until(lambda side=side: len(side.answer(known, version, DescribeClientQuotasResponse, None)["entries"]) == 3)
     for parts, strict in (
         ([part("user", 0, user)], False),
         ([part("user", 0, user)], True),
@@ -175,11 +182,49 @@ def test_client_quotas(both: Sides, version: int) -> None:
         ([part("user", 3, None)], False),
         ([part("ip", 2, None), part("user", 2, None)], False),
         ([part("group", 2, None)], False),
+        ([part("ip", 0, "192.0.2.7")], True),
+        ([part("ip", 1, None)], False),
     ):
         asked = DescribeClientQuotasRequest(parts, strict)
         both.same(asked, version, DescribeClientQuotasResponse)
     removed = [entry(of(user=user), [op("consumer_byte_rate", remove=True)])]
     both.same(AlterClientQuotasRequest(removed), version, AlterClientQuotasResponse)
+
+
+def test_controller_mutations_over_the_quota(both: Sides) -> None:
+    """Strict versions refuse while there is a debt, earlier ones make the client wait; what is only judged counts, too."""
+    entity = [AlterClientQuotasRequest.EntityData("client-id", None)]
+    key = "controller_mutation_rate"
+    limit = AlterClientQuotasRequest(
+        [AlterClientQuotasRequest.EntryData(entity, [AlterClientQuotasRequest.OpData(key, 0.01)])]
+    )
+    remove = AlterClientQuotasRequest(
+        [AlterClientQuotasRequest.EntryData(entity, [AlterClientQuotasRequest.OpData(key, remove=True)])]
+    )
+    beside = (*NEW_ID, "throttle_time_ms", "error_message")
+
+    def topics(*names: str) -> CreateTopicsRequest:
+        return CreateTopicsRequest([Topic(PREFIX + name, 2, 1) for name in names], TIMEOUT_MS)
+
+    try:
+        both.same(limit, 1, AlterClientQuotasResponse)
+        for side in both:
+            until(
+                lambda side=side: _is_throttled(
+                    side, CreateTopicsRequest([Topic(PREFIX + "judged", 2, 1)], TIMEOUT_MS, True)
+                )
+            )
+        both.same(topics("mutated-1", "mutated-2"), 6, CreateTopicsResponse, beside=beside)
+        grown = CreatePartitionsRequest.CreatePartitionsTopic(made(both), 7)
+        both.same(CreatePartitionsRequest([grown], TIMEOUT_MS), 3, CreatePartitionsResponse, beside=beside)
+        deleted = DeleteTopicsRequest.DeleteTopicState(made(both))
+        both.same(DeleteTopicsRequest([deleted], [], TIMEOUT_MS), 6, DeleteTopicsResponse, beside=beside)
+    finally:
+        both.same(remove, 1, AlterClientQuotasResponse)
+
+
+def _is_throttled(side: Side, request: CreateTopicsRequest) -> bool:
+    return side.answer(request, 6, CreateTopicsResponse, None)["throttle_time_ms"] > 0
 
 
 # ---- configurations --------------------------------------------------------------------------------------------------

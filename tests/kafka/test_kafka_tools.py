@@ -115,23 +115,28 @@ def test_configs_of_brokers(ours: Tools) -> None:
     assert "log.retention.ms" not in ours.run("kafka-configs", "--describe", *brokers)
 
 
-@served("kafka-configs", "of users and client ids: quotas")
+@served("kafka-configs", "of users, client ids and addresses: quotas")
 def test_quotas(ours: Tools) -> None:
     alice = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-default")
-    ours.run(
-        "kafka-configs", "--alter", *alice, "--add-config", "producer_byte_rate=1048576,consumer_byte_rate=2097152"
+    limits = (
+        "producer_byte_rate=1048576,consumer_byte_rate=2097152,request_percentage=12.5,controller_mutation_rate=0.5"
     )
+    ours.run("kafka-configs", "--alter", *alice, "--add-config", limits)
     shown = ours.run("kafka-configs", "--describe", *alice)
     assert shown.startswith("Quota configs for user-principal 'alice', the default client-id are ")
     assert sorted(re.findall(r"(\w+)=([\d.]+)", shown)) == [
         ("consumer_byte_rate", "2097152.0"),
+        ("controller_mutation_rate", "0.5"),
         ("producer_byte_rate", "1048576.0"),
+        ("request_percentage", "12.5"),
     ]
-    assert "PolicyViolationException" in ours.errors(
-        "kafka-configs", "--alter", *alice, "--add-config", "request_percentage=5"
-    )
-    ours.run("kafka-configs", "--alter", *alice, "--delete-config", "producer_byte_rate,consumer_byte_rate")
-    assert "_byte_rate" not in ours.run("kafka-configs", "--describe", *alice)
+    ours.run("kafka-configs", "--alter", *alice, "--delete-config", ",".join(re.findall(r"(\w+)=", limits)))
+    assert "_rate" not in ours.run("kafka-configs", "--describe", *alice)
+    for address in (("--entity-name", "10.9.8.7"), ("--entity-default",)):
+        ips = ("--entity-type", "ips", *address)
+        ours.run("kafka-configs", "--alter", *ips, "--add-config", "connection_creation_rate=500")
+        assert "connection_creation_rate=500.0" in ours.run("kafka-configs", "--describe", *ips)
+        ours.run("kafka-configs", "--alter", *ips, "--delete-config", "connection_creation_rate")
 
 
 @served("kafka-producer-perf-test", "with acks=all, compressed")

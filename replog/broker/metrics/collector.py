@@ -280,6 +280,20 @@ def _kafka(kafka: KafkaReading) -> Iterator[Metric]:
     for listener, count in dict(kafka.refused).items():
         refused.add_metric((listener,), count)
     yield refused
+    held = CounterMetricFamily(
+        "replog_client_connections_held",
+        "Connections that came sooner than max.connection.creation.rate (listener) or connection_creation_rate (address) lets them.",
+        labels=("by",),
+    )
+    for by, count in dict(kafka.held).items():
+        held.add_metric((by,), count)
+    yield held
+    throttled = CounterMetricFamily(
+        "replog_client_throttle_seconds", "Time that clients over a quota were told to wait.", labels=("quota",)
+    )
+    for quota, seconds in dict(kafka.throttled_s).items():
+        throttled.add_metric((quota,), seconds)
+    yield throttled
     requests = CounterMetricFamily("replog_kafka_requests", "Requests of Kafka's clients.", labels=("api", "version"))
     for (api, version), count in counts.requests.copy().items():
         requests.add_metric((api, str(version)), count)

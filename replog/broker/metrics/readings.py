@@ -91,6 +91,8 @@ class KafkaReading(Struct, frozen=True):
         accepted: The connections that there were.
         ended: The connections that were ended from this side.
         refused: Those whose client was not believed to be who it is, by the name of the listener.
+        held: Those that were taken in or ended late, by what held them up.
+        throttled_s: The seconds that clients were told to wait, by the key of the quota.
         counts: The counts of their requests.
     """
 
@@ -98,6 +100,8 @@ class KafkaReading(Struct, frozen=True):
     accepted: int
     ended: int
     refused: Mapping[str, int]
+    held: Mapping[str, int]
+    throttled_s: Mapping[str, float]
     counts: RequestCounts
 
 

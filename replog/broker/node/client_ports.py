@@ -17,6 +17,7 @@ from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.server import KafkaServer, RequestCounts
 from replog.tcp.certificates import Certificates
 from replog.tcp.connection import RequestServer
+from replog.tcp.connection_rates import ConnectionRateLimits
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.transfer_room import TransferRoom
@@ -31,14 +32,29 @@ READING_BYTES = 128 << 20
 _log = logging.getLogger(__name__)
 
 
-def limits_within(descriptors_max: int) -> ListenerLimits:
-    """Returns how many connections there may be where a process may open so many descriptors: half are left for the logs."""
-    most = ListenerLimits()
-    connections_max = max(1, min(most.connections_max, descriptors_max // 2))
+def limits_within(
+    descriptors_max: int, config: ServerConfig, of_address: Callable[[str], float | None]
+) -> ListenerLimits:
+    """Returns how many connections there may be where a process may open so many descriptors: half are left for the logs.
+
+    Args:
+        descriptors_max: The most descriptors of the process.
+        config: The configuration of the node.
+        of_address: The function that returns how many connections may come from an address in a second; None: any number.
+    """
+    connections_max = max(1, min(config.max_connections, descriptors_max // 2))
+    own = {each.name: config.security_of(each.name) for each in config.listeners}
     return ListenerLimits(
         connections_max,
-        min(most.connections_per_address_max, connections_max),
-        min(most.unknown_max, max(1, connections_max // 2)),  # strangers leave room for others
+        min(config.max_connections_per_ip, connections_max),
+        min(ListenerLimits().unknown_max, max(1, connections_max // 2)),  # strangers leave room for others
+        by_address={each.address: each.count for each in config.max_connections_per_ip_overrides},
+        by_listener={name: keys.max_connections for name, keys in own.items()},
+        rates=ConnectionRateLimits(
+            config.max_connection_creation_rate,
+            {name: keys.max_connection_creation_rate for name, keys in own.items()},
+            of_address,
+        ),
     )
 
 
@@ -88,7 +104,7 @@ class ClientPorts:
         if not self._bound:
             return
         server = self._server = KafkaServer(node, is_serving)
-        limits = limits_within(descriptor_limit())
+        limits = limits_within(descriptor_limit(), self._config, server.quotas.connection_rate)
         reading_room = TransferRoom(READING_BYTES)
         requests = RequestServer(server.serve, server.may_overlap, server.carries_records)
         logins = self._logins = Logins(self._config, node, server)
@@ -107,6 +123,8 @@ class ClientPorts:
             accepted=0 if listener is None else listener.accepted_count,
             ended=0 if listener is None else listener.ended_count,
             refused=Counter() if listener is None else listener.refused_counts,
+            held={} if listener is None else listener.held_counts,
+            throttled_s={} if server is None else server.quotas.throttled_s,
             counts=RequestCounts() if server is None else server.counts,
         )
 

@@ -1,4 +1,4 @@
-"""`replog quotas`: how much clients may produce and fetch a second."""
+"""`replog quotas`: how much clients may produce, fetch, ask and change, and how often addresses may connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from replog.cli import common
 if TYPE_CHECKING:
     from replog.client.protocol.questions.quotas import EntityQuotas
 
-app = typer.Typer(help="Show and change how much clients may produce and fetch.", no_args_is_help=True)
+app = typer.Typer(help="Show and change how much clients may take of the brokers.", no_args_is_help=True)
 
 DEFAULT = "<default>"
 """Stands for a name where the default of all others is meant."""
@@ -25,6 +25,10 @@ ClientId = Annotated[
         "--client-id", metavar="NAME", help=f"Of this client id; {DEFAULT}: of each that has no quota of its own."
     ),
 ]
+Address = Annotated[
+    str,
+    typer.Option("--ip", metavar="ADDRESS", help=f"Of this address; {DEFAULT}: of each that has no quota of its own."),
+]
 
 
 @app.command("list")
@@ -33,7 +37,7 @@ def list_quotas(
     directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Show the quotas of all users and client ids."""
+    """Show the quotas of all users, client ids and addresses."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     found = common.run(_list(bootstrap_servers))
     for quotas in found:
@@ -51,17 +55,23 @@ def set_quotas(
     limits: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="An empty value removes the quota.")],
     user: User = "",
     client_id: ClientId = "",
+    address: Address = "",
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
 ) -> None:
-    """Set quotas of a user, a client id, or of both together, by producer_byte_rate and consumer_byte_rate in bytes a second.
+    """Set quotas of a user, a client id, or of both together: producer_byte_rate and consumer_byte_rate in bytes a second, request_percentage
+    in percent of the time of one thread, controller_mutation_rate in partitions a second that are created and deleted. An
+    address has connection_creation_rate, connections a second.
 
-    Each broker keeps them for itself. In force everywhere at once, also for connections that there are.
+    Each broker keeps them for itself, the controller that of partitions for all. In force everywhere at once, also for connections
+    that there are.
     """
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    entity = {kind: _named(name) for kind, name in (("user", user), ("client-id", client_id)) if name}
+    entity = {kind: _named(name) for kind, name in (("user", user), ("client-id", client_id), ("ip", address)) if name}
     if not entity:
-        raise typer.BadParameter("name a user, a client id, or both", param_hint="--user, --client-id")
+        raise typer.BadParameter(
+            "name a user, a client id, both, or an address", param_hint="--user, --client-id, --ip"
+        )
     common.run(_set(bootstrap_servers, entity, dict(_limit(each) for each in limits)))
     typer.echo("done")
 

@@ -41,18 +41,19 @@ class QuotaOperations:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Sets quotas of an entity, each in force on every broker for itself; what is not named stays.
+        """Sets quotas of an entity, each in force on every broker for itself, that of changed partitions at the controller; others stay.
 
         Args:
-            entity: What they are of: names by the kinds `user`, `client-id`, or both; None as a name: the default of all that
-                have none of their own.
-            limits: How much a second, by `producer_byte_rate` and `consumer_byte_rate`; None removes a quota.
+            entity: What they are of: names by the kinds `user`, `client-id`, or both, or by `ip`; None as a name: the default of all
+                that have none of their own.
+            limits: How much a second, by Kafka's names; None removes a quota.  Users and client ids have `producer_byte_rate` and
+                `consumer_byte_rate` in bytes, `request_percentage` in percent of the time of a thread, and
+                `controller_mutation_rate` in partitions that are created and deleted; an address has `connection_creation_rate`.
             validate_only: Whether the controller only judges the request, and changes nothing.
             timeout_ms: The limit of the whole call, in milliseconds.
 
         Raises:
-            InvalidRequestError: There is no such entity or quota, or a limit is not above 0.
-            PolicyViolationError: Kafka has such a quota, and brokers here do not keep it.
+            InvalidRequestError: There is no such entity or quota, or a limit is not above 0, or too large.
             UnsupportedVersionError: The cluster is at a metadata version without quotas.
         """
         request = AlterClientQuotas((AlteredQuotaEntity(_parts(entity), _altered(limits)),), validate_only)

@@ -363,9 +363,32 @@ def test_a_voter_may_be_reached_at_its_advertised_address() -> None:
 # ---- the table and the file ------------------------------------------------------------------------------------------
 
 
+BEGIN_OTHERS = {"max.connections", "max.connections.per.ip"}
+"""Names of Kafka's with which others of Kafka's begin: beside them they are written in quotes, not as tables."""
+
+
 def test_no_name_is_the_beginning_of_another() -> None:
     """Goal: tables and values never collide in one TOML file."""
-    assert not [(a, b) for a in KEYS for b in KEYS if b.startswith(a + ".")]
+    assert {a for a in KEYS for b in KEYS if b.startswith(a + ".")} == BEGIN_OTHERS
+
+
+def test_a_name_with_which_others_begin_is_told_from_them(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(
+        '"node.id" = 1\n"log.dirs" = ["/data"]\n"max.connections" = 70\n"max.connections.per.ip" = 7\n'
+        '"max.connections.per.ip.overrides" = "10.0.0.7:9,[2001:DB8::7]:8"\n'
+    )
+    config = ServerConfig.from_toml(file)
+    assert (config.max_connections, config.max_connections_per_ip) == (70, 7)
+    counts = [(each.address, each.count) for each in config.max_connections_per_ip_overrides]
+    assert counts == [("10.0.0.7", 9), ("2001:db8::7", 8)]
+    file.write_text(config.to_toml())
+    assert ServerConfig.from_toml(file) == config
+
+
+@pytest.mark.parametrize("overrides", ["10.0.0.7", "10.0.0.7:x", "host:5", "10.0.0.7:1,10.0.0.7:2"])
+def test_overrides_that_are_none_are_refused(overrides: str) -> None:
+    refused({"max.connections.per.ip.overrides": overrides})
 
 
 def test_every_default_is_a_valid_value() -> None:

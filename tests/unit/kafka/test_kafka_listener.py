@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
 from replog.broker.node.client_ports import limits_within
+from replog.config.server import ServerConfig
 from replog.errors import ConfigError
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp import listener as listener_module
@@ -141,10 +144,39 @@ def test_connections_leave_descriptors_to_the_logs(
     descriptors: int, together: int | None, by_address: int | None
 ) -> None:
     most = ListenerLimits()
-    found = limits_within(descriptors)
+    found = limits_within(descriptors, config(), lambda _: None)
     assert found.connections_max == (together or most.connections_max)
     assert found.connections_per_address_max == (by_address or most.connections_per_address_max)
     assert found.unknown_max <= max(1, found.connections_max // 2), "strangers leave room for others"
+
+
+def config(keys: Mapping[str, object] = MappingProxyType({})) -> ServerConfig:
+    return ServerConfig.from_mapping({"node.id": 1, "log.dirs": ["/data"], **keys})
+
+
+def test_the_configuration_bounds_connections_of_all_of_addresses_and_of_listeners() -> None:
+    keys = config(
+        {
+            "max.connections": 50,
+            "max.connections.per.ip": 9,
+            "max.connections.per.ip.overrides": "10.0.0.7:20",
+            "listener.name.plaintext.max.connections": 7,
+        }
+    )
+    found = limits_within(65_536, keys, lambda _: None)
+    assert (found.connections_max, found.connections_per_address_max) == (50, 9)
+    assert (found.by_address, found.by_listener) == ({"10.0.0.7": 20}, {"PLAINTEXT": 7})
+
+
+async def test_single_addresses_and_listeners_have_bounds_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(connections_per_address_max=1, by_address={"127.0.0.1": 3}, by_listener={"PLAINTEXT": 2}) as it:
+        it.script.is_open = True
+        for number in range(2):
+            client = await it.client()
+            client.writer.write(request(number))
+            assert await client.answers(1) == [number]
+        assert await (await it.client()).until_ended() == b""
+    assert any("2 connections already to PLAINTEXT" in message for message in caplog.messages)
 
 
 async def test_the_kernel_asks_whether_silent_clients_are_there() -> None:

@@ -237,7 +237,7 @@ async def test_frames_are_as_large_as_ever_behind_a_login() -> None:
 @pytest.fixture
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = ListenerLimits(unknown_max=UNKNOWN_MAX, connection=ConnectionLimits(first_request_s=0.5, stalled_s=0.5))
-    monkeypatch.setattr(client_ports, "limits_within", lambda _descriptors: limits)
+    monkeypatch.setattr(client_ports, "limits_within", lambda *_: limits)
     monkeypatch.setattr(connection_module, "CHECK_S", 0.2)
 
 
