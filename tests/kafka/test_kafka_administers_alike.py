@@ -10,7 +10,7 @@ from brokers import Broker, of_kafka, of_replog
 from kafka_node import KafkaNode
 from raw_client import raw_client
 from served_cluster import ServedCluster
-from sides import UNKNOWN_ID, Side, Sides, sides
+from sides import EXPLAINED, UNKNOWN_ID, Side, Sides, differences, sides
 from waiting import until
 
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -192,39 +192,36 @@ def test_client_quotas(both: Sides, version: int) -> None:
 
 
 def test_controller_mutations_over_the_quota(both: Sides) -> None:
-    """Strict versions refuse while there is a debt, earlier ones make the client wait; what is only judged counts, too."""
-    entity = [AlterClientQuotasRequest.EntityData("client-id", None)]
-    key = "controller_mutation_rate"
-    limit = AlterClientQuotasRequest(
-        [AlterClientQuotasRequest.EntryData(entity, [AlterClientQuotasRequest.OpData(key, 0.01)])]
-    )
-    remove = AlterClientQuotasRequest(
-        [AlterClientQuotasRequest.EntryData(entity, [AlterClientQuotasRequest.OpData(key, remove=True)])]
-    )
-    beside = (*NEW_ID, "throttle_time_ms", "error_message")
+    """Strict versions are refused while there is a debt, earlier ones done, and both wait: each question has a connection of its own."""
+    asked, default = AlterClientQuotasRequest, AlterClientQuotasRequest.EntityData("client-id", None)
+    key, beside = "controller_mutation_rate", (*NEW_ID, "configs", "throttle_time_ms", "error_message")
+    grown, deleted = made(both), made(both)
+    growth = CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(grown, 3, None)], TIMEOUT_MS)
+    deletion = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(deleted)], [deleted], TIMEOUT_MS)
 
-    def topics(*names: str) -> CreateTopicsRequest:
-        return CreateTopicsRequest([Topic(PREFIX + name, 2, 1) for name in names], TIMEOUT_MS)
+    def topics(name: str, partitions: int, *, validate_only: bool = False) -> CreateTopicsRequest:
+        return CreateTopicsRequest([Topic(PREFIX + name, partitions, 1)], TIMEOUT_MS, validate_only)
 
+    both.same(asked([asked.EntryData([default], [asked.OpData(key, 0.5)])]), 1, AlterClientQuotasResponse)
+    known = DescribeClientQuotasRequest([DescribeClientQuotasRequest.ComponentData("client-id", 1, None)])
     try:
-        both.same(limit, 1, AlterClientQuotasResponse)
         for side in both:
-            until(
-                lambda side=side: _is_throttled(
-                    side, CreateTopicsRequest([Topic(PREFIX + "judged", 2, 1)], TIMEOUT_MS, True)
-                )
-            )
-        both.same(topics("mutated-1", "mutated-2"), 6, CreateTopicsResponse, beside=beside)
-        grown = CreatePartitionsRequest.CreatePartitionsTopic(made(both), 7)
-        both.same(CreatePartitionsRequest([grown], TIMEOUT_MS), 3, CreatePartitionsResponse, beside=beside)
-        deleted = DeleteTopicsRequest.DeleteTopicState(made(both))
-        both.same(DeleteTopicsRequest([deleted], [], TIMEOUT_MS), 6, DeleteTopicsResponse, beside=beside)
+            until(lambda side=side: side.answer(known, 1, DescribeClientQuotasResponse, None)["entries"])
+        for request, version, answer, is_throttled in (
+            (topics("judged", 60, validate_only=True), 6, CreateTopicsResponse, False),
+            (topics("refused", 1), 6, CreateTopicsResponse, True),
+            (growth, 3, CreatePartitionsResponse, True),
+            (deletion, 5, DeleteTopicsResponse, True),
+            (topics("done", 1), 5, CreateTopicsResponse, True),
+            (growth, 2, CreatePartitionsResponse, True),
+            (deletion, 4, DeleteTopicsResponse, True),
+        ):
+            told = [side.answer(request, version, answer) for side in both]
+            assert list(differences(*told, {*EXPLAINED, *beside})) == []
+            assert [each["throttle_time_ms"] > 0 for each in told] == [is_throttled] * 2, told
+            both.hang_up()
     finally:
-        both.same(remove, 1, AlterClientQuotasResponse)
-
-
-def _is_throttled(side: Side, request: CreateTopicsRequest) -> bool:
-    return side.answer(request, 6, CreateTopicsResponse, None)["throttle_time_ms"] > 0
+        both.same(asked([asked.EntryData([default], [asked.OpData(key, remove=True)])]), 1, AlterClientQuotasResponse)
 
 
 # ---- configurations --------------------------------------------------------------------------------------------------
