@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from replog.errors import AuthenticationError, ReplogError, RequestTimedOutError, RetriableError
+from replog.errors import AuthenticationError, ReplogError, RequestTimedOutError, RetriableError, ThrottledError
 from replog.rpc.transport import ConnectionLostError
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ async def retry(
     backoff: Backoff,
     final: tuple[type[ReplogError], ...] = (),
 ) -> T:
-    """Calls `attempt` until it returns, with pauses, for at most `timeout_ms`.
+    """Calls `attempt` until it returns, with pauses, at least as long as a quota says, for at most `timeout_ms`.
 
     Args:
         attempt: A function that gets the milliseconds that are left; a RetriableError from it means "try again".
@@ -80,7 +80,9 @@ async def retry(
             if isinstance(error, final):
                 raise
             cause = telling(cause, error)
-        await asyncio.sleep(max(0.0, min(backoff.next_s(), deadline_s - loop.time())))
+            throttled_s = error.throttle_time_ms / 1000 if isinstance(error, ThrottledError) else 0.0
+        pause_s = max(throttled_s, backoff.next_s())
+        await asyncio.sleep(max(0.0, min(pause_s, deadline_s - loop.time())))
     raise timed_out(what, timeout_ms, cause) from cause
 
 

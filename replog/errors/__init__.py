@@ -144,9 +144,14 @@ class RequestTimedOutError(RetriableError):
 
 
 class ThrottledError(RetriableError):
-    """A bound of the broker (queued bytes, open requests) is reached; try again later."""
+    """A bound of the broker (queued bytes, open requests) or a quota of the client is reached; try again later.
+
+    Attributes:
+        throttle_time_ms: When to try again, in milliseconds from now; 0: it is not known.
+    """
 
     code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    throttle_time_ms = 0
 
 
 class DiskFullError(ThrottledError):

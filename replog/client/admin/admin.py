@@ -141,8 +141,8 @@ class Admin(
                 raise wrong_type("an item of topics", topic, "a NewTopic")
         requests = [CreateTopics(part, validate_only=validate_only) for part in in_parts(wanted, _records_of)]
         fate = Fate()
-        answers = await self._ask_all(requests, self._limit_ms(timeout_ms), what="create topics", on_retry=fate.note)
-        results = tuple(result for answer in answers for result in answer.topics)
+        within_ms = self._limit_ms(timeout_ms)
+        results = tuple(await self._ask_of_topics(requests, within_ms, what="create topics", on_retry=fate.note))
         if not fate.unknown or validate_only:
             return results
         return tuple([await self._judge_created(topic, result) for topic, result in zip(wanted, results, strict=True)])
@@ -190,7 +190,7 @@ class Admin(
         wanted = tuple(dict.fromkeys(texts_of("names", names)))
         within_ms = self._limit_ms(timeout_ms)
         fate = Fate()
-        answers = await self._ask_all(
+        answered = await self._ask_of_topics(
             [DeleteTopics(part) for part in in_parts(wanted) if part],
             within_ms,
             what=f"delete topic {wanted[0]}" if len(wanted) == 1 else "delete topics",
@@ -200,8 +200,7 @@ class Admin(
             replace(result, error=ErrorCode.NONE, message="")
             if fate.unknown and result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else result
-            for answer in answers
-            for result in answer.topics
+            for result in answered
         )
         going = [result.name for result in results if result.error is ErrorCode.NONE]
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from replog.client.arguments import (
     assignments_of,
@@ -32,6 +34,10 @@ from replog.controller.requests import (
     AlterPartitionReassignments,
     ConfigOperation,
     CreatePartitions,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
     DrainBroker,
     ElectLeaders,
     FeatureUpdate,
@@ -39,6 +45,7 @@ from replog.controller.requests import (
     NewPartitions,
     PartitionResult,
     Reassignment,
+    TopicResult,
     UnregisterBroker,
     UpdateFeatures,
 )
@@ -49,6 +56,7 @@ from replog.errors import (
     InvalidRequestError,
     ReplogError,
     RequestTimedOutError,
+    ThrottledError,
     UnknownTopicOrPartitionError,
 )
 from replog.errors.choices import require_choice
@@ -91,6 +99,33 @@ class Fate:
         self.unknown = self.unknown or lost or isinstance(error, RequestTimedOutError)
 
 
+RETRY_PAUSE_S = 0.5
+"""The pause before topics are asked for again that a quota refused without saying for how long."""
+
+TopicRequest: TypeAlias = CreateTopics | DeleteTopics
+
+
+def _asked(request: TopicRequest) -> Asks[CreateTopicsResponse | DeleteTopicsResponse]:
+    """Returns a request as one whose answer is either."""
+    return cast("Asks[CreateTopicsResponse | DeleteTopicsResponse]", request)
+
+
+def _refused(results: Sequence[TopicResult]) -> list[int]:
+    """Returns the places of the topics that a quota has refused."""
+    return [place for place, one in enumerate(results) if one.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+
+
+def _of_topics(request: TopicRequest, places: Sequence[int]) -> TopicRequest:
+    """Returns a request for some of the topics of another one, which names them or does not mean any by their ids."""
+    if isinstance(request, CreateTopics):
+        return replace(request, topics=tuple(request.topics[place] for place in places))
+    return replace(request, names=tuple(request.names[place] for place in places))
+
+
+def _left_ms(deadline_s: float) -> int:
+    return max(1, round((deadline_s - asyncio.get_running_loop().time()) * 1000))
+
+
 class Operations:
     """Needs what `Admin` has: a view of the cluster, and a time-out for methods that are given none."""
 
@@ -113,6 +148,44 @@ class Operations:
             left_ms = max(1, round((deadline_s - now_s()) * 1000))
             answers.append(await self._view.call_any(request, timeout_ms=left_ms, what=what, on_retry=on_retry))
         return answers
+
+    async def _ask_of_topics(
+        self,
+        requests: Iterable[TopicRequest],
+        timeout_ms: int | None,
+        *,
+        what: str,
+        on_retry: Callable[[ReplogError], None] | None = None,
+    ) -> list[TopicResult]:
+        """Makes requests as `_ask_all` does, and returns what became of each topic.
+
+        Topics that the quota `controller_mutation_rate` refuses are asked for again, as soon as the answer says, while there is time.
+        """
+        now_s = asyncio.get_running_loop().time
+        within_ms = self._limit_ms(timeout_ms)
+        deadline_s = now_s() + within_ms / 1000
+        results: list[TopicResult] = []
+        for request in requests:
+            answer = await self._view.call_any(
+                _asked(request), timeout_ms=_left_ms(deadline_s), what=what, on_retry=on_retry
+            )
+            found, throttle_s = list(answer.topics), answer.throttle_time_ms / 1000
+            while (refused := _refused(found)) and now_s() + throttle_s < deadline_s:
+                await asyncio.sleep(throttle_s or RETRY_PAUSE_S)
+                again = _of_topics(request, refused)
+                try:
+                    answer = await self._view.call_any(
+                        _asked(again), timeout_ms=_left_ms(deadline_s), what=what, on_retry=on_retry
+                    )
+                except RequestTimedOutError as error:
+                    if isinstance(error.__cause__, ThrottledError):  # what was done is told, and what was refused
+                        break
+                    raise
+                for place, result in zip(refused, answer.topics, strict=True):
+                    found[place] = result
+                throttle_s = answer.throttle_time_ms / 1000
+            results += found
+        return results
 
     def _limit_ms(self, timeout_ms: int | None) -> int:
         return limit_ms(timeout_ms, self._timeout_ms)

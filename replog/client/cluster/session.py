@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from replog.client.backoff import Backoff
 from replog.client.cluster.view import ClusterView
-from replog.client.protocol.seam import Connection
+from replog.client.protocol.seam import Connection, RestingStream
 from replog.errors import ReplogError
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, Stream
@@ -63,6 +63,7 @@ class BrokerSession(ABC, Generic[Out, In]):
         self._wake_timer: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None
         self._broken: asyncio.Future[None] | None = None
+        self._resting: RestingStream | None = None
         self._task: asyncio.Task[None] | None = None
 
     # ---- for owners ------------------------------------------------------------------------------------------------
@@ -144,6 +145,7 @@ class BrokerSession(ABC, Generic[Out, In]):
             return error.with_traceback(None)
         backoff.reset()
         self._broken = self._loop.create_future()
+        self._resting = stream if isinstance(stream, RestingStream) else None
         try:
             await until_one_ends(self._broken, self._read(stream), self._write(stream))
         except ReplogError as error:
@@ -152,7 +154,7 @@ class BrokerSession(ABC, Generic[Out, In]):
             _log.error("a bug ended the stream to %s", self.address, exc_info=error)
             return ReplogError(f"internal error: {error!r}")
         finally:
-            self._broken = None
+            self._broken = self._resting = None
             await stream.close()
         return ConnectionLostError(f"the stream to {self.address} ended")
 
@@ -181,19 +183,22 @@ class BrokerSession(ABC, Generic[Out, In]):
     def _look_at_replies(self) -> None:
         """Asks for newer metadata if the oldest reply is slow, and breaks the stream if it is overdue.
 
-        Runs at least once a second while something is unanswered.
+        Runs at least once a second while something is unanswered.  The time in which the broker is known to take nothing up, since
+        this client is over its quota, counts for neither: what was sent before that was known waits as well.
         """
         self._watchdog = None
         oldest = self._oldest_request()
         if oldest is None:
             return
         now_s = self._loop.time()
-        if now_s >= oldest.overdue_s and self._broken is not None and not self._broken.done():
+        rested_s = 0.0 if self._resting is None else max(0.0, self._resting.rests_until_s - oldest.sent_s)
+        overdue_s = oldest.overdue_s + rested_s
+        if now_s >= overdue_s and self._broken is not None and not self._broken.done():
             silence_ms = int((now_s - oldest.sent_s) * 1000)
             self._broken.set_exception(ConnectionLostError(f"{self.address} did not answer within {silence_ms} ms"))
             return
-        if now_s - oldest.sent_s >= REPLY_SLOW_S + oldest.held_back_s:
+        if now_s - oldest.sent_s >= REPLY_SLOW_S + oldest.held_back_s + rested_s:
             self._view.request_refresh()
         self._watchdog = self._loop.call_at(
-            min(now_s + REPLY_SLOW_S, max(oldest.overdue_s, now_s + 0.01)), self._look_at_replies
+            min(now_s + REPLY_SLOW_S, max(overdue_s, now_s + 0.01)), self._look_at_replies
         )

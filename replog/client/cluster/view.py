@@ -39,6 +39,7 @@ from replog.errors import (
     MalformedFrameError,
     ReplogError,
     RetriableError,
+    ThrottledError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     raised_anew,
@@ -383,6 +384,10 @@ class ClusterView:
                     return await self._ask_one(address, ask, min(left_ms, ATTEMPT_TIMEOUT_MS))
                 except _FINAL:
                     raise
+                except ThrottledError as error:
+                    if error.throttle_time_ms:  # the cluster's word, which another broker would only repeat
+                        raise
+                    cause = telling(cause, error)
                 except (RetriableError, *_WRONG_NODE) as error:
                     # a node that is not ours counts only when there is no other answer
                     cause = telling(cause, error) if cause is None or isinstance(error, RetriableError) else cause

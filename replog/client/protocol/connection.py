@@ -201,7 +201,7 @@ class RequestStream(Generic[M, R]):
         self._answers: deque[R] = deque()
         self._arrived = asyncio.Event()
         self._end: ReplogError | None = None
-        self._rests_until_s = 0.0
+        self.rests_until_s = 0.0
         self._add(first)
 
     async def receive_ready(self) -> list[R]:
@@ -226,7 +226,7 @@ class RequestStream(Generic[M, R]):
         """Takes in for how long the broker takes up no request of this client, which is over its quota."""
         if throttle_ms > 0:
             until_s = asyncio.get_running_loop().time() + throttle_ms / 1000
-            self._rests_until_s = max(self._rests_until_s, until_s)
+            self.rests_until_s = max(self.rests_until_s, until_s)
 
     async def _rested(self) -> None:
         """Waits until the broker takes up requests again; at once where it is not said to rest.
@@ -237,7 +237,7 @@ class RequestStream(Generic[M, R]):
         while True:
             if self._end is not None:
                 raise self._end.with_traceback(None)
-            left_s = self._rests_until_s and self._rests_until_s - asyncio.get_running_loop().time()
+            left_s = self.rests_until_s and self.rests_until_s - asyncio.get_running_loop().time()
             if left_s <= 0:
                 return
             await asyncio.sleep(min(left_s, REST_LOOK_S))

@@ -52,6 +52,16 @@ class Connection(Protocol):
         ...
 
 
+@runtime_checkable
+class RestingStream(Protocol):
+    """A stream whose broker may say for how long it takes up no request: this client is over its quota."""
+
+    @property
+    def rests_until_s(self) -> float:
+        """The time of the loop, in seconds, until when it does not."""
+        ...
+
+
 class Transport(Protocol):
     """Makes connections of clients.  `purpose` says what for ("data", "control")."""
 

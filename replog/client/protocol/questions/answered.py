@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from replog.client.protocol.asking import Broker
 from replog.client.protocol.records import known_code, text_of
-from replog.errors import ErrorCode, MalformedFrameError, ReplogError
+from replog.errors import ErrorCode, MalformedFrameError, ReplogError, ThrottledError
 from replog.errors.from_code import error_from_number
 
 K = TypeVar("K")
@@ -46,16 +46,23 @@ def raise_if_refused(number: int, message: str | None) -> None:
         raise error_from_number(number, message or "")
 
 
-def raise_if_unanswered(outcomes: Iterable[Judged]) -> None:
+def raise_if_unanswered(outcomes: Iterable[Judged], throttle_time_ms: int = 0) -> None:
     """Raises the error of a request that nobody has answered: another broker, or the same one later, may.
 
     Most answers have no place for the error of a whole request: it stands beside each thing that the request names.
+
+    Args:
+        outcomes: What became of each thing.
+        throttle_time_ms: How long this client has to wait for its quota, as the answer says.
     """
     errors = {(one.error, one.message) for one in outcomes}
     if len({code for code, _ in errors}) == 1:
         code, message = min(errors)
         if code in _OF_THE_REQUEST:
-            raise error_from_number(code, message)
+            error = error_from_number(code, message)
+            if isinstance(error, ThrottledError):
+                error.throttle_time_ms = throttle_time_ms
+            raise error
 
 
 def in_order(broker: Broker, wanted: Sequence[K], found: Mapping[K, V]) -> tuple[V, ...]:

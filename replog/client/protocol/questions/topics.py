@@ -44,8 +44,9 @@ async def create_topics(broker: Broker, question: CreateTopics, timeout_ms: int)
     found = {one.name: _created(one) for one in answer.topics}
     if question.validate_only:  # Kafka has drawn ids for what does not exist
         found = {name: replace(one, topic_id=None) for name, one in found.items()}
-    raise_if_unanswered(found.values())
-    return TopicsCreated(in_order(broker, [one.name for one in question.topics], found))
+    raise_if_unanswered(found.values(), answer.throttle_time_ms)
+    results = in_order(broker, [one.name for one in question.topics], found)
+    return TopicsCreated(results, answer.throttle_time_ms)
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
@@ -83,8 +84,8 @@ async def create_partitions(broker: Broker, question: CreatePartitions, timeout_
         )
         for one in answer.results
     }
-    raise_if_unanswered(found.values())
-    return PartitionsCreated(in_order(broker, [one.topic for one in question.topics], found))
+    raise_if_unanswered(found.values(), answer.throttle_time_ms)
+    return PartitionsCreated(in_order(broker, [one.topic for one in question.topics], found), answer.throttle_time_ms)
 
 
 def _grown(topic: NewPartitions) -> CreatePartitionsRequest.CreatePartitionsTopic:
@@ -110,10 +111,11 @@ async def delete_topics(broker: Broker, question: DeleteTopics, timeout_ms: int)
     request = DeleteTopicsRequest(named, list(question.names), timeout_ms)  # the version decides which is written
     answer = await broker.ask(request, DeleteTopicsResponse, timeout_ms=timeout_ms)
     results = [(one.name or "", _known_id(one.topic_id), _deleted(one)) for one in answer.responses]
-    raise_if_unanswered(result for *_, result in results)
+    raise_if_unanswered((result for *_, result in results), answer.throttle_time_ms)
     by_name: Mapping[str, TopicResult] = {name: result for name, _, result in reversed(results)}
     by_id: Mapping[UUID | None, TopicResult] = {topic_id: result for _, topic_id, result in results}
-    return TopicsDeleted(in_order(broker, question.names, by_name) + in_order(broker, question.topic_ids, by_id))
+    found = in_order(broker, question.names, by_name) + in_order(broker, question.topic_ids, by_id)
+    return TopicsDeleted(found, answer.throttle_time_ms)
 
 
 def _deleted(answer: DeleteTopicsResponse.DeletableTopicResult) -> TopicResult:
