@@ -171,7 +171,7 @@ class HeldConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Has the connection judged."""
+        """Asks what becomes of the connection."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         address = plain_address(str(peer[0])) if peer else ""

@@ -30,6 +30,7 @@ from bench.scenarios.idle_connections import IdleConnectionsScenario
 from bench.scenarios.large_requests import LargeRequestsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
+from bench.scenarios.neighbour import NeighbourScenario
 from bench.scenarios.partitions import PartitionsScenario
 from bench.scenarios.peer_tls import TRANSPORTS, PeerTlsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
@@ -40,6 +41,7 @@ from bench.systems.brokers import Digest, FailoverReport
 from bench.systems.group_brokers import Group, GroupBrokers
 from bench.systems.group_readers import GroupReaders
 from bench.systems.kafka.clients import KafkaClientSystem
+from bench.systems.neighbours import NeighbourSystem
 from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.replog_cluster import ReplogCluster
 from bench.systems.replog_failover import ReplogFailover
@@ -57,6 +59,7 @@ MAY_BE_ZERO = {
     "brokers_cpu_s_per_gb",
     "brokers_cpu_percent",
     "broker_cpu_max_ms",
+    "tenant_mb_per_s",
 }
 
 AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
@@ -132,6 +135,12 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
             "p99_ms",
             "brokers_cpu_percent",
         },
+    ),
+    "neighbour": (
+        lambda: NeighbourScenario(
+            0.5, 1.5, systems=[NeighbourSystem("replog", ReplogBrokers(), "librdkafka")], warm_up_share=0.001
+        ),
+        {"ack_p50_ms", "ack_p99_ms", "ack_max_ms", "tenant_mb_per_s"},
     ),
     "group-load": (lambda: GroupLoadScenario(3), {"answering_ms", "ready_ms", "broker_cpu_ms", "rss_mib"}),
     "partitions": (

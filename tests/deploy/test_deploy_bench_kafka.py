@@ -17,6 +17,7 @@ from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario
 from bench.scenarios.group_pauses import KAFKA_CONFIG, GroupPausesScenario
 from bench.scenarios.metadata_ops import MetadataOpsScenario
+from bench.scenarios.neighbour import LIMITED, NeighbourScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.startup import StartupScenario
 from bench.scenarios.transactions import TransactionsScenario
@@ -26,6 +27,7 @@ from bench.systems.kafka.brokers import KafkaBrokers
 from bench.systems.kafka.failover import KafkaClientFailover
 from bench.systems.kafka.quorum import KafkaQuorum
 from bench.systems.kafka.startup import KafkaStartup
+from bench.systems.neighbours import NeighbourSystem
 from bench.systems.transactional_brokers import TransactionalSystem
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
@@ -53,6 +55,12 @@ ALONE: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
             0.2, 0.2, [GroupReaders("kafka-librdkafka", KafkaBrokers(config=KAFKA_CONFIG), "librdkafka")]
         ),
         {"handover_ms", "others_pause_ms", "steady_pause_ms"},
+    ),
+    "neighbour": (
+        lambda: NeighbourScenario(
+            0.5, 2, [LIMITED], [NeighbourSystem("kafka", KafkaBrokers(), "librdkafka")], warm_up_share=TINY
+        ),
+        {"ack_p50_ms", "ack_p99_ms", "ack_max_ms", "tenant_mb_per_s"},
     ),
     "transactions": (
         lambda: TransactionsScenario(0.01, [1, 10], [TransactionalSystem("kafka", KafkaBrokers(1))]),
