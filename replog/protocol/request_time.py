@@ -1,8 +1,8 @@
 """The time that requests take of the event loop, and of the threads beside it (`request_percentage`, KIP-124).
 
 A request is a coroutine: between two waits it runs as one step of the loop, and each step is measured.  While it waits, for records or
-for other replicas, it takes nothing.  What several requests have done together (an fsync, an answer that is written once for all who
-ask for the same) is nobody's.
+for other replicas, it takes nothing.  Produces that are appended together share that time by their bytes.  What else is done for several
+requests together (an fsync, an answer that is written once for all who ask for the same) is nobody's.
 """
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ class Measured(Generic[T]):
                     error = thrown
         finally:
             _measured.set(None)
+
+
+def measured_request() -> RequestTime | None:
+    """Returns the time of the request on whose behalf this code runs; None: it is not measured."""
+    return _measured.get()
 
 
 async def in_thread(function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T:

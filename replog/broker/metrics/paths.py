@@ -163,12 +163,18 @@ class MeteredProducePath:
         path.on_begin = _begin_all
         path.on_appended = _end_all
 
-    def submit(self, request: ProduceRequest, answer: Callable[[ProduceResponse], None], caller: object = None) -> None:
+    def submit(
+        self,
+        request: ProduceRequest,
+        answer: Callable[[ProduceResponse], None],
+        caller: object = None,
+        add_time: Callable[[float], None] | None = None,
+    ) -> None:
         def count(response: ProduceResponse) -> None:
             appended = zip(request.batches, response.results, strict=False)
             self._bytes.inc(sum(len(batch) for batch, result in appended if result.error is ErrorCode.NONE))
 
-        self._path.submit(request, Timed(answer, self._times, count, self._now_s), caller)
+        self._path.submit(request, Timed(answer, self._times, count, self._now_s), caller, add_time)
 
 
 def _begin_all(answers: Sequence[Callable[[ProduceResponse], None]]) -> None:

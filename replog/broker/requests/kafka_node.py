@@ -26,6 +26,7 @@ from replog.metadata.records import BrokerEndpoint, ResourceType, SecurityProtoc
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.handlers.node import Failure
+from replog.protocol.request_time import measured_request
 from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
@@ -211,7 +212,9 @@ class LocalKafkaNode:
 
     async def produce(self, request: ProduceRequest, caller: object = None) -> ProduceResponse:
         produce = _Produce(self._parts.credits)
-        self._parts.produces.submit(request, produce.answer, caller)
+        request_time = measured_request()
+        add_time = None if request_time is None else request_time.add
+        self._parts.produces.submit(request, produce.answer, caller, add_time)
         try:
             return await produce.answered
         except asyncio.CancelledError:  # the client has gone, and its connection gives back its bytes

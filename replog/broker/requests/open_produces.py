@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
@@ -17,6 +17,19 @@ BYTES_AT_ONCE = 8 << 20
 """Bytes of those batches together, unless the first one alone has more: all bytes are looked at and copied."""
 
 Answer = Callable[[ProduceResponse], None]
+
+
+def share_time(taken: Sequence[tuple[OpenProduce, range]], seconds: float) -> None:
+    """Tells requests how much of the time of a step was theirs: by their bytes in it.
+
+    Args:
+        taken: The requests, and which of their batches were looked at.
+        seconds: The time of the step.
+    """
+    sizes = [1 + sum(len(state.request.batches[index]) for index in indexes) for state, indexes in taken]
+    for (state, _), size in zip(taken, sizes, strict=True):
+        if state.add_time is not None:
+            state.add_time(seconds * size / sum(sizes))
 
 
 class ProduceStep(Struct):
@@ -43,6 +56,7 @@ class OpenProduce(Struct):
     results: list[ProduceResult | None] = field(default_factory=list)
     undecided: int = 0
     taken: int = 0  # how many partitions were looked at
+    add_time: Callable[[float], None] | None = None  # is told the seconds that it took of the loop; None: nobody asks
 
     def take(self, step: ProduceStep) -> range:
         """Returns the partitions that a step looks at: as many as it takes."""

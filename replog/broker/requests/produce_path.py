@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.broker.requests.open_produces import Answer, AppendedBatch, OpenProduce, ProduceStep, ReadyBatch
+from replog.broker.requests.open_produces import Answer, AppendedBatch, OpenProduce, ProduceStep, ReadyBatch, share_time
 from replog.broker.requests.refusals import refused, refused_by
 from replog.broker.requests.transaction_joins import JoinsTransactions, TransactionJoins
 from replog.errors import (
@@ -96,16 +97,23 @@ class ProducePath:
         """Batches that are appended and wait for the high watermark."""
         return len(self._waiting)
 
-    def submit(self, request: ProduceRequest, answer: Answer, caller: object = None) -> None:
+    def submit(
+        self,
+        request: ProduceRequest,
+        answer: Answer,
+        caller: object = None,
+        add_time: Callable[[float], None] | None = None,
+    ) -> None:
         """Queues a request.
 
         Args:
             request: The request.
             answer: The function that is called once, on the loop.
             caller: The client, an object for each; the requests of one are taken up in order, those of several in turns.
+            add_time: The function that is told the seconds of the loop that it takes, before the answer; None: nobody asks.
         """
         count = len(request.partitions)
-        state = OpenProduce(request, answer, [None] * count, count)
+        state = OpenProduce(request, answer, [None] * count, count, add_time=add_time)
         if queue := self._queues.get(caller):
             queue.append(state)
             return
@@ -120,6 +128,7 @@ class ProducePath:
         Batches beyond the size of one step are left to the next ones, which begin with other clients, and come when few
         logs wait for an fsync.
         """
+        began_s = time.perf_counter()
         taken = self._take_up()
         if self.on_begin is not None:
             self.on_begin([state.answer for state, indexes in taken if indexes.start == 0])
@@ -130,6 +139,8 @@ class ProducePath:
             if not state.results:
                 state.answer(ProduceResponse(state.request.correlation_id, ()))
         self._append_all(ready)
+        if any(state.add_time is not None for state, _ in taken):
+            share_time(taken, time.perf_counter() - began_s)
         if self.on_appended is not None:
             self.on_appended([state.answer for state, indexes in taken if indexes.stop == len(state.results)])
         if self._turns:

@@ -24,7 +24,11 @@ class Produces(Protocol):
     """The target of produce requests: the path, or the object that measures it."""
 
     def submit(
-        self, request: ProduceRequest, answer: Callable[[ProduceResponse], None], caller: object = None
+        self,
+        request: ProduceRequest,
+        answer: Callable[[ProduceResponse], None],
+        caller: object = None,
+        add_time: Callable[[float], None] | None = None,
     ) -> None: ...
 
 

@@ -56,7 +56,7 @@ async def test_nothing_is_held_where_the_answer_comes_before_the_client_is_misse
         coordinators=None,
         joins=None,
         credits=ByteSemaphore(1),
-        produces=SimpleNamespace(submit=lambda _, answer, _caller: answers.append(answer)),
+        produces=SimpleNamespace(submit=lambda _, answer, *_others: answers.append(answer)),
     )
     node = LocalKafkaNode(cast("Any", parts), cast("Any", None), (), random.Random(1))
     task = asyncio.create_task(node.produce(ProduceRequest(0, 5000, ACKS_ALL, (), (DATA,))))

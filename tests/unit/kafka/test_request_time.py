@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from kafka_node_kit import batch, serving
 
+from replog.broker.requests.open_produces import OpenProduce, share_time
+from replog.protocol.client_quotas import ClientQuotas
 from replog.protocol.request_time import Measured, RequestTime, in_thread
+from replog.rpc.messages import ProduceRequest
 
 
 class Clock:
@@ -72,3 +76,31 @@ async def test_time_in_a_thread_is_the_requests() -> None:
     assert await Measured(request(), taken) == 4_999_950_000
     assert taken.take() > 0
     assert await in_thread(sum, (1, 2)) == 3
+
+
+def test_produces_that_are_appended_together_share_the_time_by_their_bytes() -> None:
+    told: list[tuple[str, float]] = []
+
+    def opened(name: str, *sizes: int) -> OpenProduce:
+        request = ProduceRequest(1, 1, 0, (), tuple(bytes(size) for size in sizes))
+        return OpenProduce(request, lambda _: None, add_time=lambda seconds: told.append((name, seconds)))
+
+    unasked = OpenProduce(ProduceRequest(1, 1, 0, (), (bytes(99),)), lambda _: None)
+    share_time([(opened("a", 99, 100_000), range(1)), (unasked, range(1)), (opened("b", 99, 100), range(2))], 0.8)
+    assert [name for name, _ in told] == ["a", "b"]
+    assert [seconds for _, seconds in told] == pytest.approx([0.2, 0.4])
+
+
+async def test_what_a_produce_takes_of_the_loop_is_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[float] = []
+    monkeypatch.setattr(RequestTime, "add", lambda _self, seconds: taken.append(seconds))
+    async with serving() as it:
+        await it.create()
+        await it.produce(batch(b"before"))
+        assert taken == []
+        known = it.kafka.image
+        monkeypatch.setattr(ClientQuotas, "is_set", lambda _self, _key: True)
+        await it.produce(batch(b"behind"))
+        assert known is it.kafka.image
+    assert len(taken) == 1
+    assert taken[0] > 0
