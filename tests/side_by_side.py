@@ -80,6 +80,7 @@ class Scheduler(LoadScopeScheduling):
         super().__init__(config, log)
         self._running: dict[str, str] = {}
         self._begun = 0
+        self._units_count = 0  # where the processes say units; there is no such share where they say tests
         self._ended = set[str]()
 
     def _split_scope(self, nodeid: str) -> str:
@@ -100,6 +101,8 @@ class Scheduler(LoadScopeScheduling):
         if self.collection is None:  # a unit that has a place in the queue keeps it when its tests are put in
             self.workqueue.update({unit: {} for unit in in_order(next(iter(self.registered_collections.values())))})
         super().schedule()
+        if self.collection and _stands_for_tests(self.collection[0]):
+            self._units_count = len(set(map(unit_of, self.collection)))
         if self.collection is None:  # the processes have collected different tests: nothing is run
             self.workqueue.clear()
 
@@ -131,9 +134,9 @@ class Scheduler(LoadScopeScheduling):
 
     def _tell_progress(self) -> None:
         """Has the share of units that have ended be shown where pytest shows the share of tests."""
-        if self.collection and _stands_for_tests(self.collection[0]):
+        if self._units_count:
             session: Any = self.config.pluginmanager.get_plugin("session")
-            session.testscollected = self._begun * len(set(map(unit_of, self.collection))) // max(1, len(self._ended))
+            session.testscollected = self._begun * self._units_count // max(1, len(self._ended))
 
 
 def _stands_for_tests(nodeid: str) -> bool:
