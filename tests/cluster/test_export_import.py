@@ -109,8 +109,8 @@ def test_an_import_that_was_killed_goes_on(
         "import os, sys\nfrom replog.cli.app import run\nfrom replog.client import SyncProducer\n"
         "send, calls = SyncProducer.send_columns, []\n"
         "def sent(self, *given, **more):\n"
-        "    delivery = send(self, *given, **more)\n    calls.append(1)\n"
-        f"    if len(calls) == {batches}:\n        delivery.result() if {batches} < 8 else None\n        os._exit(9)\n"
+        "    delivery = send(self, *given, **more)\n    calls.append(delivery)\n"
+        f"    if len(calls) == {batches}:\n        calls[0 if {batches} == 8 else -1].result()\n        os._exit(9)\n"
         "    return delivery\n"
         "SyncProducer.send_columns = sent\nsys.exit(run(sys.argv[1:]))"
     )

@@ -151,7 +151,8 @@ def test_producer_performance(tools: Tools, broker: Broker) -> None:
     assert ends.keys() == {0, 1}
     assert sum(ends.values()) == 2000
     assert offsets(tools, topic, "--time", "earliest") == {0: 0, 1: 0}
-    assert offsets(tools, topic, "--time", "1000", "--partitions", "1") == {1: 0}
+    written = max(ends, key=ends.__getitem__)  # one batch may have been all, and the other partition has nothing then
+    assert offsets(tools, topic, "--time", "1000", "--partitions", str(written)) == {written: 0}
 
 
 @served("kafka-console-producer", "keys, headers, compressed")

@@ -8,6 +8,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from served_cluster import ServedCluster, served_cluster
+from waiting import until
 
 import replog
 from replog.client.ranges.transport import ReadTransport
@@ -47,6 +48,11 @@ def committed(count: int) -> list[bytes]:
     return [f"{number}-{part}".encode() for number in range(0, count, 2) for part in range(3)]
 
 
+def until_read(cluster: ServedCluster, topic: str, wanted: list[bytes]) -> None:
+    """Reads until these records are there, and nothing else: a commit is answered before its markers are written."""
+    until(lambda: [value for _, value in cluster.read_all(topic)] == wanted)
+
+
 def read_by_librdkafka(cluster: ServedCluster, topic: str, count: int) -> list[bytes]:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "r", "isolation.level": "read_committed"}
@@ -73,11 +79,11 @@ def test_a_scan_has_what_was_committed_and_nothing_else(
     if way == "stream":
         options = partial(topic_scan._Options, transport=ReadTransport(direct_reads=False))
         monkeypatch.setattr(topic_scan, "_Options", options)
+    until_read(replog_broker, topic, committed(6))
     scanned = replog.scan(topic, bootstrap_servers=replog_broker.bootstrap_servers).read_all()
     assert scanned["value"].to_pylist() == committed(6)
-    assert [value for _, value in replog_broker.read_all(topic)] == committed(6)
     other.abort_transaction(WAIT_S)
-    assert [value for _, value in replog_broker.read_all(topic)] == committed(7)
+    until_read(replog_broker, topic, committed(7))
 
 
 def test_a_transaction_is_ended_where_its_partition_has_gone(tmp_path: Path) -> None:
@@ -98,8 +104,8 @@ def test_a_transaction_is_ended_where_its_partition_has_gone(tmp_path: Path) -> 
             made.produce("t", f"2-{part}".encode(), partition=0)
         made.commit_transaction(WAIT_S)
         write(made, "t", 3, is_commit=False)
-        assert [value for _, value in cluster.read_all("t")] == committed(3)
+        until_read(cluster, "t", committed(3))
         assert read_by_librdkafka(cluster, "t", 6) == committed(3)
         cluster.restart(killed)
         write(made, "t", 4, is_commit=True)
-        assert [value for _, value in cluster.read_all("t")] == committed(5)
+        until_read(cluster, "t", committed(5))

@@ -318,11 +318,18 @@ def _commit(*topics: str) -> OffsetCommitRequest:
     )
 
 
+NO_COORDINATOR_YET = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
 async def committed(it: Served, *topics: str) -> dict[str, int]:
     """What a commit is told of each topic, once the group has a coordinator."""
     told = dict.fromkeys(topics, int(ErrorCode.NOT_COORDINATOR))
     async with asyncio.timeout(20):
-        while {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR} & set(told.values()):
+        while NO_COORDINATOR_YET & set(told.values()):
             await it.kafka.find_coordinators(["g"])
             answer = await it.ask(_commit(*topics), 8, OffsetCommitResponse)
             told = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
