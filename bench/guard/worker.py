@@ -46,7 +46,9 @@ def main(arguments: list[str]) -> int:
 
 def measure(line: Line, scenario: Scenario[Any], directory: Path) -> dict[str, tuple[float, str]]:
     """Returns the median and the unit of the line's figure and of its CPU."""
-    result = harness.run(scenario, repeat=line.repeat, directory=directory, chosen=[line.system], only=line.only)
+    result = harness.run(
+        scenario, repeat=line.repeat, directory=directory, chosen=[line.system], only=tuple(line.only.items())
+    )
     if result.missing:
         raise RuntimeError("; ".join(result.missing.values()))
     found = {row.metric: (row.median, row.unit) for row in result.rows}

@@ -230,6 +230,17 @@ def _key_name(name: str) -> str:
     return next((key for key in LISTENER_KEYS if name.endswith(f".{key}")), "")
 
 
+class WithoutLogins(Choice[PortProtocol]):
+    """What is spoken where nodes meet."""
+
+    def parse(self, raw: object) -> PortProtocol:
+        if isinstance(raw, str) and raw.startswith("SASL_"):
+            raise ValueError(
+                "has nodes log in, and there are no logins between nodes: by SSL each proves who it is by a certificate"
+            )
+        return super().parse(raw)
+
+
 class AddressCount(Struct, frozen=True):
     """How many connections there may be from an address."""
 

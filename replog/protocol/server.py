@@ -244,7 +244,7 @@ class KafkaServer:
             raise
         except ReplogError as error:
             run = _at_once if size <= READ_AT_ONCE_BYTES else in_thread
-            return await run(api.load().refuse, request, Failure(error.code, str(error)))
+            return await run(api.load().refuse, request, Failure(error.code, error.told))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
             self.counts.failures += 1
             number = self.counts.failures

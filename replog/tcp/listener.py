@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct, field
@@ -11,6 +12,7 @@ from msgspec import Struct, field
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.certificates import Certificates
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
+from replog.tcp.connection_log import ConnectionLog
 from replog.tcp.connection_rates import ConnectionRateLimits, ConnectionRates, HeldConnection, plain_address
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.login import MakeLogin

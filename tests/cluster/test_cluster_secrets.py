@@ -205,7 +205,7 @@ def test_a_node_answers_no_secret(used: Kept) -> None:
         metrics = answer.read()
     assert "alice" in repr(users)
     sensitive = [each.name for each in described.results[0].configs if each.is_sensitive]
-    assert sensitive == ["broker.rack", "listener.name", "ssl.key.password"]
+    assert sensitive == ["broker.rack", "delegation.token.secret.key", "listener.name", "ssl.key.password"]
     assert RACK not in repr(described)
     assert used.found_in(repr(described), repr(users), metrics) == []
 

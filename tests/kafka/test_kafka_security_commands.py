@@ -37,6 +37,7 @@ def config(folder: Path, doors: SecureDoors, password: str = PASSWORD) -> Path:
     (folder / "ca.pem").write_bytes((doors.certs / "ca.pem").read_bytes())
     path = folder / "client.toml"
     path.write_text(FILE.format(ca="ca.pem", user=USER, password=password))
+    path.chmod(0o600)
     return path
 
 
@@ -119,6 +120,7 @@ def test_kafkas_own_tools_take_certificates_of_ours(doors: SecureDoors, kafka: K
 def _written(folder: Path, text: str) -> Path:
     path = folder / "client.toml"
     path.write_text(text)
+    path.chmod(0o600)
     return path
 
 
@@ -144,7 +146,8 @@ def test_the_examples_of_the_page_run(
     exec(compile(names, PAGE, "exec"), found)
     assert found["security"].protocol == "SASL_SSL"
     text = (PAGE_ROOT / PAGE).read_text().split("```toml\n")[1].split("```")[0]
-    (tmp_path / "certs" / "client.toml").write_text(text.replace('"..."', f'"{PASSWORD}"'))
+    (tmp_path / "certs" / "client.toml").write_text(text)
+    (tmp_path / "certs" / "alice.password").write_text(PASSWORD)
     listed = replog_here("--client-config", "certs/client.toml", "topics", "list", "--bootstrap-servers", servers)
     assert "rides" in listed.out
 

@@ -133,7 +133,11 @@ class Simulation:
 
     def _new_node(self, node_id: int) -> Node:
         core = self.core_class(
-            node_id=node_id, cluster_id=CLUSTER_ID, config=CONFIG, rng=random.Random(self.rng.random())
+            node_id=node_id,
+            cluster_id=CLUSTER_ID,
+            config=CONFIG,
+            rng=random.Random(self.rng.random()),
+            wall_ms=lambda: self.now_ms,
         )
         return Node(node_id, core)
 

@@ -19,7 +19,7 @@ from replog.errors import (
 from replog.rpc import frames
 from replog.rpc.messages import Hello
 from replog.rpc.node_tls import NodeTls
-from replog.rpc.serving import serve_controller_calls, serve_node_calls
+from replog.rpc.serving import BUG, serve_controller_calls, serve_node_calls
 from replog.rpc.tcp.codecs import CALLS, QUORUM
 from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import STREAM_VERSION, Codec, StreamKind, parse_opening

@@ -137,7 +137,7 @@ def test_exit_status(told: Told, status: int, tmp_path: Path, monkeypatch: pytes
 def test_a_line_is_one_case_of_a_scenario(line: Line) -> None:
     scenario = line.make(Setting(0.001, ReplogBrokers))
     assert line.system in [system.name for system in scenario.systems()]
-    assert len(harness.cases_with(scenario, line.only)) == 1
+    assert len(harness.cases_with(scenario, tuple(line.only.items()))) == 1
 
 
 def test_a_line_that_raises_is_told_and_the_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

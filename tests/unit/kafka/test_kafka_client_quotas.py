@@ -8,6 +8,7 @@ import threading
 from functools import partial
 from typing import Any
 
+import pytest
 from kafka_node_kit import Served, batch, serving
 
 from replog.errors import ErrorCode
@@ -23,6 +24,8 @@ from replog.metadata.quotas import (
 )
 from replog.metadata.records import QuotaEntityPart
 from replog.protocol.client_quotas import BURST_S, ClientQuotas
+from replog.protocol.handlers.access import quotas
+from replog.protocol.handlers.node import AT_ONCE_MAX
 from replog.waiting.token_buckets import BUCKETS_MAX
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

@@ -33,11 +33,11 @@ def test_calls_take_time_and_errors_arrive_as_their_class() -> None:
 def test_a_bug_of_the_other_side_is_answered_and_the_simulation_hears_of_it(bug: Exception) -> None:
     async def test(world: World) -> None:
         world.handlers.error = bug
-        with pytest.raises(ReplogError, match="our bug"):
+        with pytest.raises(ReplogError, match="a bug of this node; its log says more"):
             await world.call()
         assert "our bug" in world.loop.problems[0]
         stream = await world.connection.open_fetch(HELLO)
-        with pytest.raises(ReplogError, match="our bug"):
+        with pytest.raises(ReplogError, match="a bug of this node; its log says more"):
             await world.echo(stream, 1)
         assert len(world.loop.problems) == 2
 

@@ -162,11 +162,16 @@ MIRRORED: list[tuple[Struct, Struct]] = [
 TIMED = [question for question, _ in MIRRORED]
 
 
+def without_clients(structs: list[Any]) -> list[Any]:
+    """What a broker has read, without whose quota counts: that is the broker's to say, by the connection."""
+    return [replace(each, client=None) if hasattr(each, "client") else each for each in structs]
+
+
 @pytest.mark.parametrize(("question", "answer"), MIRRORED)
 async def test_a_replog_broker_reads_the_struct_and_its_answer_comes_back(question: Struct, answer: Struct) -> None:
     broker = MirrorBroker([answer])
     found = await put(broker, question)
-    assert broker.structs == [question]
+    assert without_clients(broker.structs) == [question]
     assert found == answer
     assert broker.within_ms == WITHIN_MS, "the broker knows how long the client waits"
 
@@ -234,7 +239,7 @@ async def test_a_code_of_later_is_told_with_its_number() -> None:
 async def test_older_versions_do_the_same(request_kind: Any, version: int, question: Any, answer: Any) -> None:
     broker = MirrorBroker([answer], {request_kind: version})
     found = await put(broker, question)
-    assert broker.structs == [question]
+    assert without_clients(broker.structs) == [question]
     if request_kind is CreateTopicsRequest:  # which told no more than errors
         answer = asked.CreateTopicsResponse(
             tuple(replace(one, topic_id=None, num_partitions=-1, replication_factor=-1) for one in answer.topics)
@@ -348,7 +353,7 @@ async def test_moves_are_asked_of_a_replog_broker_and_its_texts_come_back() -> N
     ):
         broker: Any = MirrorBroker([described, error])
         broker.image = type("Image", (), {"topics_by_name": {}})
-        with pytest.raises(type(error), match=rf"^{error}$"):
+        with pytest.raises(type(error), match=rf"^{error.told}$"):
             await put(broker, MOVE)
 
 
