@@ -5,7 +5,7 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 TEST_ARGS ?=
 # processes that run tests side by side, for two cores: three quarters of the time a test of a cluster or of Kafka waits
-test test-cluster: TEST_WORKERS ?= 8
+test test-cluster: TEST_WORKERS ?= 6
 test-quick test-exhaustive test-sim: TEST_WORKERS ?= 4
 # how long a campaign searches
 MINUTES ?= 60
@@ -30,7 +30,7 @@ endef
 help:
 	@echo "make demo   three brokers, a killed leader, every record read back, twice by Spark  (DEMO_ARGS=--fast)"
 	@echo "make examples   what the pipelines of examples/ need"
-	@echo "make test   all tests, side by side in TEST_WORKERS=8 processes                    (TEST_ARGS='-k codec')"
+	@echo "make test   all tests, side by side in TEST_WORKERS=6 processes                    (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-exhaustive, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
 	@echo "make test-deploy   Spark clusters, an example and the bench with Kafka, minutes of JVMs: not in make test"
 	@echo "make test-client-suites   what the authors of Kafka's clients test them with: not in make test"

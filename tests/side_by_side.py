@@ -36,6 +36,7 @@ SHARED: Mapping[str, str] = {
 LONGEST = (
     "tests/spark/",
     "tests/kafka/: one JVM",
+    "tests/kafka/test_kafka_transaction_chaos.py",
     "tests/kafka/test_kafka_clients.py",
     "tests/kafka/: a broker of each kind",
     "tests/kafka/test_kafka_our_classic_members.py",
