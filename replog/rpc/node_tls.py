@@ -58,7 +58,8 @@ class NodeTls:
         settings: Its files; clients always show certificates here.
         dials: Whether this node speaks TLS to others.
         accepts_plain: Whether others may speak plain text to it, too.
-        is_dialed_by_host: Whether those who dial it compare names of hosts, as gRPC does; its certificate has to have them.
+        is_over_grpc: Whether nodes meet over gRPC: those who dial compare names of hosts, which the certificate has to have, and
+            the private key has no password.
 
     Attributes:
         own, dials, accepts_plain: As given.
@@ -76,15 +77,19 @@ class NodeTls:
         *,
         dials: bool,
         accepts_plain: bool,
-        is_dialed_by_host: bool = False,
+        is_over_grpc: bool = False,
     ) -> None:
         self.own = own
         self.dials = dials
         self.accepts_plain = accepts_plain
         settings = replace(settings, client_auth=ClientAuth.REQUIRED)
-        check = partial(_require_own, own, hosts=hosts_of_node(own) if is_dialed_by_host else ())
-        self.certificates = Certificates(settings, LISTENER, identify=node_principal, check=check)
-        self.dialing = Certificates(settings, LISTENER, identify=node_principal, check=check, dials=True)
+        check = partial(_require_own, own, hosts=hosts_of_node(own) if is_over_grpc else ())
+        self.certificates = Certificates(
+            settings, LISTENER, identify=node_principal, check=check, is_over_grpc=is_over_grpc
+        )
+        self.dialing = Certificates(
+            settings, LISTENER, identify=node_principal, check=check, dials=True, is_over_grpc=is_over_grpc
+        )
         self._turns: TlsTurns | None = None
         self._told = ToldAddresses()
 

@@ -66,6 +66,7 @@ class Certificates:
             `ValueError` where that is nobody.  None: by the rules of the settings.
         check: The function that raises `ValueError` where the own certificate, in DER, is not the right one; None: any is.
         dials: Whether these connections are opened from this side, to others that listen.
+        is_over_grpc: Whether `files` is what is used: gRPC takes no private key with a password.
 
     Attributes:
         identify: As given.
@@ -83,8 +84,10 @@ class Certificates:
         identify: Callable[[bytes | None], Principal] | None = None,
         check: Callable[[bytes], None] | None = None,
         dials: bool = False,
+        is_over_grpc: bool = False,
     ) -> None:
         self._settings = settings
+        self._is_over_grpc = is_over_grpc
         self._listener = listener
         self._now_s = now_s
         self.identify = identify or partial(certificate_principal, rules=parse_rules(settings.mapping_rules))
@@ -174,13 +177,18 @@ class Certificates:
 
         Raises:
             OSError: The file cannot be read, or what is in it.
-            ValueError: The password is missing, or another one.
+            ValueError: The password is missing, or another one, or is of no use.
         """
         password, is_asked = self._settings.key_password, False
 
         def told() -> str:
             nonlocal is_asked
             is_asked = True
+            if self._is_over_grpc:
+                raise ValueError(
+                    "its private key has a password, and gRPC takes none: give nodes a key without one, which only their user may "
+                    "read, or set inter.broker.transport to tcp on all of them"
+                )
             if password is None:  # or OpenSSL would ask on the terminal
                 raise ValueError("its private key has a password: set ssl.key.password")
             return password.reveal()

@@ -164,7 +164,7 @@ def node_tls(config: ServerConfig, cluster_id: str) -> NodeTls | None:
         config.tls_settings_of(INTER_BROKER),
         dials=config.security_inter_broker_protocol is PortProtocol.SSL,
         accepts_plain=PortProtocol.PLAINTEXT in config.accepted_from_nodes,
-        is_dialed_by_host=config.inter_broker_transport is InterBrokerTransport.GRPC,
+        is_over_grpc=config.inter_broker_transport is InterBrokerTransport.GRPC,
     )
 
 

@@ -51,5 +51,5 @@ class NodeCertificates:
         """Returns what a node of the cluster proves itself by."""
         settings = TlsSettings(str(own or self.node(node_id)), str(self.authority))
         return NodeTls(
-            NodeName(CLUSTER, node_id), settings, dials=dials, accepts_plain=accepts_plain, is_dialed_by_host=True
+            NodeName(CLUSTER, node_id), settings, dials=dials, accepts_plain=accepts_plain, is_over_grpc=True
         )

@@ -14,8 +14,15 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from rpc_handlers import ANSWERED, ASKED, Handlers, fetch, fetched
 
+from replog.access.secret import Secret
 from replog.broker.node.environment import PeerNetwork, peer_network
 from replog.certs import authority
 from replog.certs.authority import issue
@@ -490,7 +497,22 @@ def test_over_grpc_a_certificate_has_the_names_by_which_nodes_are_found(files: N
     with pytest.raises(
         ConfigError, match=r"not for the host node-5.63.replog.internal nor for node.63.replog.internal"
     ):
-        NodeTls(NodeName("c", 5), settings, dials=True, accepts_plain=False, is_dialed_by_host=True)
+        NodeTls(NodeName("c", 5), settings, dials=True, accepts_plain=False, is_over_grpc=True)
+
+
+def test_over_grpc_the_key_of_a_node_has_no_password(files: NodeCertificates, tmp_path: Path) -> None:
+    """Trap: gRPC takes none, and the start failed as if another process had the port."""
+    pem = files.node(1).read_bytes()
+    key = load_pem_private_key(pem, None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+    own = tmp_path / "node.pem"
+    own.write_bytes(key + pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    own.chmod(0o600)
+    settings = TlsSettings(str(own), str(files.authority), key_password=Secret("secret"))
+    NodeTls(NodeName("c", 1), settings, dials=True, accepts_plain=False)  # over TCP
+    with pytest.raises(ConfigError, match=r"has a password, and gRPC takes none.*set inter\.broker\.transport to tcp"):
+        NodeTls(NodeName("c", 1), settings, dials=True, accepts_plain=False, is_over_grpc=True)
 
 
 @pytest.mark.parametrize(("node_id", "named"), [(3, "replog://c/node/3"), (None, "no node")])
