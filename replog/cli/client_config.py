@@ -51,7 +51,8 @@ def read(path: Path) -> Security:
         ConfigError: It cannot be read, is no TOML, or has a setting that is wrong.  No value is shown.
     """
     from replog.client import Security
-    from replog.config.references import Resolved, resolve, warn_if_open
+    from replog.config.references import Resolved, resolve
+    from replog.host.private_files import warn_if_open
 
     try:
         with path.open("rb") as file:

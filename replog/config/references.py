@@ -12,7 +12,6 @@ it is.  Only files of the machine are read with it, never what a client sends, s
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from replog.errors import ConfigError
+from replog.host.private_files import warn_if_open
 
 FILE_BYTES_MAX: Final = 1 << 20
 """Size of the largest file that is read."""
@@ -29,16 +29,11 @@ FILE_BYTES_MAX: Final = 1 << 20
 TELLING: Final = 4
 """Characters of a value that stand in a text by no chance."""
 
-_FOR_OTHERS: Final = 0o077
-"""The permissions of a file beyond those of its owner."""
-
 _REFERENCE: Final = re.compile(r"\$\{([^}:]*):([^}]*)\}")
 _LINE: Final = re.compile(r"[ \t\f]*(?:[#!][^\r\n]*|((?:\\(?:\r\n|.)|[^\\\r\n])*))(?:\r\n|\r|\n|\Z)", re.DOTALL)
 _PROPERTY: Final = re.compile(r"((?:\\(?:\r\n|.)|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(?:\r\n|\r|\n)[ \t\f]*|(.))", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-_log = logging.getLogger(__name__)
 
 
 class Resolved(Struct, frozen=True):
@@ -94,17 +89,6 @@ def resolve(values: Mapping[str, object], folder: Path) -> Resolved:
             found[name] = put_in if isinstance(value, list) else put_in[0]
             references[name] = value
     return Resolved(found, references)
-
-
-def warn_if_open(path: Path, what: str) -> None:
-    """Tells in the log that a file with a secret may be read by others than its owner.
-
-    Args:
-        path: The file.
-        what: What is in it.
-    """
-    if path.stat().st_mode & _FOR_OTHERS:
-        _log.warning("%s has %s, and not only its owner may open it: chmod 600 %s", path, what, path)
 
 
 def _shown(value: object) -> str:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from replog.access.principal import Principal
 from replog.errors import ConfigError
+from replog.host.private_files import warn_if_open
 from replog.tcp.principals import certificate_principal, parse_rules
 from replog.tcp.tls_settings import ClientAuth, TlsSettings, TlsVersion
 
@@ -38,9 +39,6 @@ _VERIFY = {
 _VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
 
 _Stamp = tuple[tuple[int, int, int], ...]
-
-_FOR_OTHERS: Final = 0o077
-"""The permissions of a file or folder beyond those of its owner."""
 
 
 class PemFiles(Struct, frozen=True):
@@ -208,13 +206,8 @@ class Certificates:
                 self._check(_first_certificate(path))
             except (ValueError, IndexError, StopIteration) as error:
                 raise self._unusable(path, str(error) or "its certificate cannot be read") from None
-        if not self._dials and Path(path).stat().st_mode & _FOR_OTHERS:
-            _log.warning(
-                "%s has the private key of listener %s, and not only its owner may open it: chmod 600 %s",
-                path,
-                self._listener,
-                path,
-            )
+        if not self._dials:
+            warn_if_open(Path(path), f"the private key of listener {self._listener}")
 
     def _unusable(self, path: str, reason: str) -> ConfigError:
         is_own = path == self._settings.keystore
