@@ -56,9 +56,21 @@ async def eventually(call: Callable[[], Awaitable[T]]) -> T:
     return answers[0]
 
 
+async def _end(admin: Admin, held: HeldToken) -> None:
+    """Ends the token until it is not found.
+
+    Kafka's controller decides by a cache that follows its log: a renewal that comes before the cache has heard of
+    the end writes the token anew, for good. An end that comes early ends it once more.
+    """
+    async with asyncio.timeout(WAIT_S):
+        with pytest.raises(DelegationTokenNotFoundError):
+            await forever(lambda: admin.expire_delegation_token(held.hmac))
+
+
 async def forever(call: Callable[[], Awaitable[object]]) -> None:
     while True:
         await call()
+        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -100,10 +112,9 @@ async def test_owner_and_renewers_renew_and_end_a_token(doors: SecureDoors) -> N
         told = await other.describe_delegation_tokens([renewer])
         assert [(each.token.token_id, each.hmac) for each in told] == [(shared.token.token_id, shared.hmac)]
         assert own.token.token_id in {each.token.token_id for each in await owner.describe_delegation_tokens([USER])}
-        await other.expire_delegation_token(shared.hmac)
-        async with asyncio.timeout(WAIT_S):
-            with pytest.raises(DelegationTokenNotFoundError):
-                await forever(lambda: owner.renew_delegation_token(shared.hmac))
+        await _end(other, shared)
+        with pytest.raises(DelegationTokenNotFoundError):
+            await owner.renew_delegation_token(shared.hmac)
 
 
 async def test_a_consumer_whose_token_is_ended_hears_it_when_its_login_is_renewed(doors: SecureDoors) -> None:
