@@ -110,11 +110,16 @@ def _connected(address: str) -> socket.socket:
     """Returns a connection over which one answer came."""
     host, _, port = address.rpartition(":")
     connection = socket.create_connection((host, int(port)), TIMEOUT_S)
+    ask_once(connection)
+    return connection
+
+
+def ask_once(connection: socket.socket) -> None:
+    """Asks for the versions of the APIs, and returns when the answer is there."""
     connection.sendall(API_VERSIONS)
     with connection.makefile("rb") as answers:
         (size,) = struct.unpack(">i", answers.read(4))
         answers.read(size)
-    return connection
 
 
 SCENARIO = IdleConnectionsScenario()

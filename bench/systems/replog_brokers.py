@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 
 from bench.model import WrongResultError
 from bench.systems.brokers import Killed
+from bench.systems.reconfigured import restart_with
 from bench.systems.shared_brokers import NODES, SharedBrokers
+from bench.systems.tls_door import TlsDoor, create_certificates
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue
+from replog.cluster.processes import KeptPorts
 
 TOPIC_CONFIGS = {"min.insync.replicas": 2}
 
@@ -37,6 +40,7 @@ class ReplogBrokers(SharedBrokers):
         nodes_count: The number of nodes.
         config: The keys of the nodes, over the defaults.
         roles: The roles of each node that is not broker and controller.
+        over_tls: Whether they serve clients over TLS, too.
     """
 
     name = "replog"
@@ -49,11 +53,14 @@ class ReplogBrokers(SharedBrokers):
         nodes_count: int = NODES,
         config: Mapping[str, ConfigValue] | None = None,
         roles: Mapping[int, Sequence[str]] | None = None,
+        over_tls: bool = False,
     ) -> None:
         super().__init__(nodes_count)
         self._cluster_class = cluster_class
         self._config = config
         self._roles = roles
+        self._over_tls = over_tls
+        self._ports = KeptPorts()
         self._runner: asyncio.Runner | None = None
         self._cluster: LocalCluster | None = None
 
@@ -128,11 +135,24 @@ class ReplogBrokers(SharedBrokers):
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+        self._ports.release()
 
     async def _start_cluster(self, directory: Path) -> LocalCluster:
-        return await self._cluster_class.start(
+        cluster = await self._cluster_class.start(
             directory, nodes=self.nodes_count, config=self._config, roles=self._roles
         )
+        if self._over_tls:
+            authority, key_file = create_certificates(directory.with_name("certs"))
+            ports = dict(zip(cluster.nodes, self._ports.take(len(cluster.nodes)), strict=True))
+            self._tls_door = TlsDoor(",".join(f"127.0.0.1:{port}" for port in ports.values()), authority)
+            await restart_with(
+                cluster,
+                lambda spec: {
+                    "listeners": [spec.address, f"SSL://127.0.0.1:{ports[spec.node_id]}"],
+                    "ssl.keystore.location": str(key_file),
+                },
+            )
+        return cluster
 
     async def _create_led_topic(self, killed: Killed) -> tuple[str, int]:
         async with Admin(self.cluster.bootstrap_servers) as admin:

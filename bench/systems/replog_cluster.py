@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from bench.systems.brokers import BenchConsumer, BenchProducer, BrokerSystem, Digest, ReadAs, Sending
 from bench.systems.replog_brokers import ReplogBrokers
-from replog.client import Consumer, Delivery, Producer
+from replog.client import Consumer, Delivery, Producer, Security
 from replog.cluster import LocalCluster
 from replog.records import decode_records, scan
 
@@ -132,12 +132,16 @@ class ReplogCluster(BrokerSystem):
         brokers: The brokers, which others may use too; by default its own.
         one_by_one: Whether the producer sends each record by a call of its own, `send`, instead of many by `send_many`.
         name: The name of the system; by default it says how records are sent.
+        over_tls: Whether the client comes over TLS.
     """
 
-    def __init__(self, brokers: ReplogBrokers | None = None, *, one_by_one: bool = False, name: str = "") -> None:
+    def __init__(
+        self, brokers: ReplogBrokers | None = None, *, one_by_one: bool = False, name: str = "", over_tls: bool = False
+    ) -> None:
         self.name = name or ("replog-send" if one_by_one else "replog")
         self._brokers = brokers or ReplogBrokers()
         self._one_by_one = one_by_one
+        self._over_tls = over_tls
 
     def start(self, directory: Path) -> None:
         self._brokers.start(directory)
@@ -168,10 +172,17 @@ class ReplogCluster(BrokerSystem):
     def delete_topic(self, topic: str) -> None:
         self._brokers.delete_topic(topic)
 
+    @property
+    def _servers(self) -> str:
+        return self._brokers.tls_door.servers if self._over_tls else self.cluster.bootstrap_servers
+
+    def _security(self) -> Security | None:
+        return Security.tls(ca=str(self._brokers.tls_door.authority)) if self._over_tls else None
+
     @contextmanager
     def producer(self, topic: str, sending: Sending = "bulk") -> Iterator[BenchProducer]:  # noqa: ARG002 -- one set of settings for both
         runner = self._brokers.runner
-        producer = Producer(self.cluster.bootstrap_servers)
+        producer = Producer(self._servers, security=self._security())
         try:
             runner.run(warm_up(producer, topic))
             yield ReplogProducer(runner, producer, topic, one_by_one=self._one_by_one)
@@ -181,7 +192,7 @@ class ReplogCluster(BrokerSystem):
     @contextmanager
     def consumer(self, topic: str) -> Iterator[BenchConsumer]:
         runner = self._brokers.runner
-        consumer = Consumer(self.cluster.bootstrap_servers)
+        consumer = Consumer(self._servers, security=self._security())
 
         try:
             runner.run(consumer.start())

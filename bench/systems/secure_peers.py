@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from bench.systems.reconfigured import restart_with
 from bench.systems.replog_brokers import ReplogBrokers
 from replog.certs.cluster_certificates import create_cluster_certificates
 from replog.cluster import LocalCluster
+from replog.cluster.node_spec import ConfigValue, NodeSpec
 
 
 class SecurePeers(ReplogBrokers):
@@ -23,15 +24,13 @@ class SecurePeers(ReplogBrokers):
     async def _start_cluster(self, directory: Path) -> LocalCluster:
         cluster = await super()._start_cluster(directory)
         create_cluster_certificates(directory / "between-nodes", cluster.cluster_id, cluster.nodes)
-        await cluster.kill_all()  # an orderly stop of the last ones would wait for a quorum; nothing is stored yet
-        for node_id, spec in cluster.nodes.items():
-            keys = {
-                "security.inter.broker.protocol": "SSL",
-                "listener.name.inter.broker.ssl.keystore.location": f"../between-nodes/node-{node_id}.pem",
-                "listener.name.inter.broker.ssl.truststore.location": "../between-nodes/ca.pem",
-            }
-            with spec.config_file.open("a", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in keys.items())
-            cluster.start_node(node_id)
-        await cluster.wait_until_ready()
+        await restart_with(cluster, _keys)
         return cluster
+
+
+def _keys(spec: NodeSpec) -> dict[str, ConfigValue]:
+    return {
+        "security.inter.broker.protocol": "SSL",
+        "listener.name.inter.broker.ssl.keystore.location": f"../between-nodes/node-{spec.node_id}.pem",
+        "listener.name.inter.broker.ssl.truststore.location": "../between-nodes/ca.pem",
+    }

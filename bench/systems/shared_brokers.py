@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.systems.brokers import Killed
+from bench.systems.tls_door import TlsDoor
 
 NODES = 3
 
@@ -30,6 +31,14 @@ class SharedBrokers(ABC):
         self.nodes_count = nodes_count
         self._users_count = 0
         self._topics_count = 0
+        self._tls_door: TlsDoor | None = None
+
+    @property
+    def tls_door(self) -> TlsDoor:
+        """Where clients are served over TLS, of brokers that were told to, once they run."""
+        if self._tls_door is None:
+            raise RuntimeError(f"{self.name} does not serve clients over TLS")
+        return self._tls_door
 
     @property
     def replicas_count(self) -> int:

@@ -19,6 +19,7 @@ from bench.meter import Meter
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
+from bench.scenarios.client_tls import ClientTlsScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.consume_typed import ConsumeTypedScenario
 from bench.scenarios.failover import FailoverScenario, binned, check, longest_gap_s
@@ -26,6 +27,7 @@ from bench.scenarios.group_load import GroupLoadScenario
 from bench.scenarios.group_pauses import CONFIG as GROUP_CONFIG
 from bench.scenarios.group_pauses import GroupPausesScenario
 from bench.scenarios.groups import GroupsScenario
+from bench.scenarios.handshakes import HandshakesScenario, TlsBroker
 from bench.scenarios.idle_connections import IdleConnectionsScenario
 from bench.scenarios.large_requests import LargeRequestsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
@@ -101,6 +103,16 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
             [KafkaClientSystem("replog-librdkafka", ReplogBrokers(nodes_count=1), "librdkafka", acks="1")],
         ),
         {"records_per_s", "mb_per_s", "cpu_s_per_gb", "brokers_cpu_s_per_gb"},
+    ),
+    "client-tls": (
+        lambda: ClientTlsScenario(
+            SMALL_BYTES, [1024], [ReplogCluster(ReplogBrokers(nodes_count=1, over_tls=True), over_tls=True)]
+        ),
+        {"records_per_s", "mb_per_s", "cpu_s_per_gb", "brokers_cpu_s_per_gb"},
+    ),
+    "handshakes": (
+        lambda: HandshakesScenario(20, systems=[TlsBroker(ReplogBrokers(nodes_count=1, over_tls=True))]),
+        {"handshakes_per_s", "broker_cpu_ms_per_handshake"},
     ),
     "startup": (
         lambda: StartupScenario(settle_s=0, systems=[ReplogStartup()]),

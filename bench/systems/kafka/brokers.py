@@ -11,6 +11,7 @@ from bench.systems.brokers import Killed
 from bench.systems.kafka.client_process import ClientProcess, java_command, java_missing
 from bench.systems.kafka.cluster import KafkaCluster
 from bench.systems.shared_brokers import NODES, SharedBrokers
+from bench.systems.tls_door import TlsDoor, create_certificates
 
 DEFAULT_PARTITIONS = 1
 IN_SYNC_TIMEOUT_S = 120.0
@@ -23,13 +24,17 @@ class KafkaBrokers(SharedBrokers):
     Args:
         nodes_count: The number of nodes.
         config: The keys of the nodes, over the defaults.
+        over_tls: Whether they serve clients over TLS, too.
     """
 
     name = "kafka"
     flushing = "log.flush.* unset (no fsync before an acknowledgement)"
 
-    def __init__(self, nodes_count: int = NODES, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, nodes_count: int = NODES, config: Mapping[str, object] | None = None, *, over_tls: bool = False
+    ) -> None:
         super().__init__(nodes_count)
+        self._over_tls = over_tls
         self._config = config
         self._cluster: KafkaCluster | None = None
         self._admin: ClientProcess | None = None
@@ -89,7 +94,11 @@ class KafkaBrokers(SharedBrokers):
         self._wait_until("brokers", count=self.nodes_count)
 
     def _start(self, directory: Path) -> None:
-        self._cluster = KafkaCluster(directory, DEFAULT_PARTITIONS, nodes_count=self.nodes_count, config=self._config)
+        authority, key_file = create_certificates(directory / "certs") if self._over_tls else (None, None)
+        self._cluster = KafkaCluster(
+            directory, DEFAULT_PARTITIONS, nodes_count=self.nodes_count, config=self._config, key_file=key_file
+        )
+        self._tls_door = TlsDoor(self._cluster.tls_servers, authority) if authority is not None else None
         self._cluster.format()
         self._cluster.start()
         self._admin = ClientProcess(java_command(self.kafka_servers), directory)

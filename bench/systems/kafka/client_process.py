@@ -123,6 +123,7 @@ class Client:
         bulk: The settings of a producer that sends as much as it can.
         single: Those of one that sends each record as soon as it can.
         consumer: Those of a consumer.
+        tls: The settings of one that comes over TLS, by the file of the authority that it believes.
         doubles_by_default: Whether a producer without any settings may write a record twice.
     """
 
@@ -131,6 +132,7 @@ class Client:
     bulk: Mapping[str, Any]
     single: Mapping[str, Any]
     consumer: Mapping[str, Any]
+    tls: Callable[[Path], Mapping[str, Any]]
     doubles_by_default: bool
 
 
@@ -167,6 +169,11 @@ CLIENTS: Mapping[ClientKind, Client] = {
         bulk={"linger.ms": BULK_LINGER_MS, "batch.size": 1_000_000, "buffer.memory": 256 << 20},
         single={"linger.ms": 0},
         consumer={"max.poll.records": 10_000, "enable.auto.commit": "false"},
+        tls=lambda authority: {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": authority,
+        },
         doubles_by_default=False,
     ),
     "librdkafka": Client(
@@ -181,6 +188,7 @@ CLIENTS: Mapping[ClientKind, Client] = {
         },
         single={"linger.ms": 0, "socket.nagle.disable": "true"},
         consumer={"group.id": "bench", "enable.auto.commit": "false"},
+        tls=lambda authority: {"security.protocol": "SSL", "ssl.ca.location": authority},
         doubles_by_default=True,
     ),
 }

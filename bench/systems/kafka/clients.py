@@ -58,13 +58,17 @@ class KafkaClientSystem(BrokerSystem):
         brokers: The brokers, which others may use too.
         kind: The client.
         acks: The acknowledgements that a producer waits for; with "all" it is idempotent.
+        over_tls: Whether the client comes over TLS.
     """
 
-    def __init__(self, name: str, brokers: SharedBrokers, kind: ClientKind, *, acks: str = "all") -> None:
+    def __init__(
+        self, name: str, brokers: SharedBrokers, kind: ClientKind, *, acks: str = "all", over_tls: bool = False
+    ) -> None:
         self.name = name
         self._brokers = brokers
         self._kind = CLIENTS[kind]
         self._acks = acks
+        self._over_tls = over_tls
         self._client: ClientProcess | None = None
         if brokers.name == "kafka" or kind == "java":
             self.warm_up_records = JIT_RECORDS
@@ -78,7 +82,8 @@ class KafkaClientSystem(BrokerSystem):
     def start(self, directory: Path) -> None:
         (directory / "brokers").mkdir()
         self._brokers.start(directory / "brokers")
-        self._client = ClientProcess(self._kind.command(self._brokers.kafka_servers), directory)
+        servers = self._brokers.tls_door.servers if self._over_tls else self._brokers.kafka_servers
+        self._client = ClientProcess(self._kind.command(servers), directory)
 
     def stop(self) -> None:
         if self._client is not None:
@@ -104,11 +109,14 @@ class KafkaClientSystem(BrokerSystem):
     def delete_topic(self, topic: str) -> None:
         self._brokers.delete_topic(topic)
 
+    def _security(self) -> Mapping[str, Any]:
+        return self._kind.tls(self._brokers.tls_door.authority) if self._over_tls else {}
+
     @contextmanager
     def producer(self, topic: str, sending: Sending = "bulk") -> Iterator[BenchProducer]:
         chosen = self._kind.bulk if sending == "bulk" else self._kind.single
         safe = {"acks": self._acks, "enable.idempotence": "true" if self._acks == "all" else "false"}
-        self.client.ask("producer", topic, *_words({**chosen, **safe}))
+        self.client.ask("producer", topic, *_words({**chosen, **safe, **self._security()}))
         try:
             yield ProducerOfClient(self.client)
         finally:
@@ -116,7 +124,7 @@ class KafkaClientSystem(BrokerSystem):
 
     @contextmanager
     def consumer(self, topic: str) -> Iterator[BenchConsumer]:
-        self.client.ask("consumer", topic, *_words(self._kind.consumer))
+        self.client.ask("consumer", topic, *_words({**self._kind.consumer, **self._security()}))
         try:
             yield ConsumerOfClient(self.client)
         finally:

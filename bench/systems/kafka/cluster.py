@@ -37,6 +37,15 @@ transaction.state.log.replication.factor={nodes}
 transaction.state.log.min.isr={in_sync}
 """
 
+TLS_CONFIG = """\
+listeners=PLAINTEXT://127.0.0.1:{broker},SSL://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker},SSL://127.0.0.1:{tls}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT
+ssl.keystore.type=PEM
+ssl.keystore.location={key_file}
+"""
+"""Behind the others: the last line of a key counts."""
+
 
 class KafkaCluster:
     """Some nodes; a topic that nobody has created comes into being when it is first written to.
@@ -46,14 +55,25 @@ class KafkaCluster:
         partitions: of each topic.
         nodes_count: how many nodes there are.
         config: The keys of the nodes, beside those that all have.
+        key_file: The private key and certificate (PEM) by which the nodes serve TLS, too; None: they do not.
     """
 
     def __init__(
-        self, directory: Path, partitions: int, *, nodes_count: int = NODES, config: Mapping[str, object] | None = None
+        self,
+        directory: Path,
+        partitions: int,
+        *,
+        nodes_count: int = NODES,
+        config: Mapping[str, object] | None = None,
+        key_file: Path | None = None,
     ) -> None:
         self._directory = directory
-        ports = _free_ports(2 * nodes_count)
-        self._brokers, controllers = ports[:nodes_count], ports[nodes_count:]
+        ports = _free_ports(3 * nodes_count)
+        self._brokers, controllers, self._tls = (
+            ports[:nodes_count],
+            ports[nodes_count:-nodes_count],
+            ports[-nodes_count:],
+        )
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         voters = ",".join(f"{number + 1}@127.0.0.1:{port}" for number, port in enumerate(controllers))
         for number, (broker, controller) in enumerate(zip(self._brokers, controllers, strict=True)):
@@ -69,12 +89,21 @@ class KafkaCluster:
                 nodes=nodes_count,
                 in_sync=min(2, nodes_count),
             )
+            if key_file is not None:
+                text += TLS_CONFIG.format(
+                    broker=broker, tls=self._tls[number], controller=controller, key_file=key_file
+                )
             more = "".join(f"{key}={value}\n" for key, value in (config or {}).items())
             self._config(number + 1).write_text(text + more)
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._brokers)
+
+    @property
+    def tls_servers(self) -> str:
+        """Where clients are served over TLS, if they are."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._tls)
 
     @property
     def node_ids(self) -> list[int]:
