@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from replog.testing.transaction_history import RecordedTransaction, TransactionHistory, TransactionOutcome
+from replog_chaos.transaction_history import RecordedTransaction, TransactionHistory, TransactionOutcome
 
 
 class Life(NamedTuple):

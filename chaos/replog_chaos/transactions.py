@@ -3,7 +3,7 @@
 Clients are processes (`transaction_client`).  They are killed, stopped for longer than a transaction may be open, and fenced by a twin
 with the same transactional id; brokers suffer the faults of `PROCESS_FAULTS`, where they are ours.  After each fault every client
 has to get on.  At the end nothing may be open: each transactional id is taken over once more, all is read, and compared
-(`replog.testing.transaction_history`).
+(`replog_chaos.transaction_history`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from msgspec import Struct, field
 from replog.cluster.node_spec import ConfigValue
 from replog.errors import BrokerNotAvailableError, RequestTimedOutError
 from replog.testing.history import Anomaly
-from replog.testing.transaction_history import TransactionHistory, TransactionOutcome
 from replog_chaos.fault import Fault, Scene, Target
 from replog_chaos.process_faults import PROCESS_FAULTS
 from replog_chaos.scenes import prepared
 from replog_chaos.transaction_client import TRANSACTION_MS, producer_of, reader_of
+from replog_chaos.transaction_history import TransactionHistory, TransactionOutcome
 from replog_chaos.transaction_lines import Life, count_of, history_of, may_start_again
 
 INPUTS: Final = "chaos-inputs"

@@ -52,7 +52,7 @@ class AnomalyKind(StrEnum):
     NONMONOTONIC_POLL = "nonmonotonic_poll"
     NONMONOTONIC_SEND = "nonmonotonic_send"
     STALE_READ = "stale_read"
-    # of transactions: `replog.testing.transaction_history`
+    # of transactions: `replog_chaos.transaction_history`
     WRITE_CYCLE = "write_cycle"
     INTERMEDIATE_READ = "intermediate_read"
     CIRCULAR_FLOW = "circular_flow"

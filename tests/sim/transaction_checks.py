@@ -11,7 +11,7 @@ X6    when the faults are over every producer gets on, whatever became of the on
       within its time-out
 X7    all replicas have the same committed records, and the same transactions open: none
 X8    what readers saw of transactions is what their ends made of them, and offsets are committed with the records or not
-      at all: the anomalies of `replog.testing.transaction_history`, by their names
+      at all: the anomalies of `replog_chaos.transaction_history`, by their names
 X9    whoever has prepared a transaction decides about it, however late, as long as nobody else takes the transactional id over
 ===== ==============================================================================================================
 """

@@ -32,7 +32,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.testing.simulated_process import SimulatedProcess
-from replog.testing.transaction_history import RecordedTransaction, TransactionOutcome
+from replog_chaos.transaction_history import RecordedTransaction, TransactionOutcome
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.transaction_checks import Producer as Incarnation
 

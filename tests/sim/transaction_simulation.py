@@ -42,7 +42,7 @@ from replog.log.segments.index_cache import INDEX_CACHE
 from replog.metadata.features import TRANSACTION_VERSION, TRANSACTION_VERSION_BUMPS
 from replog.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.testing.history import AnomaliesFoundError
-from replog.testing.transaction_history import TransactionHistory
+from replog_chaos.transaction_history import TransactionHistory
 from tests.sim.administrator import RETRY_S
 from tests.sim.campaign import main
 from tests.sim.cluster_swarm import FAULTS_S, Swarm

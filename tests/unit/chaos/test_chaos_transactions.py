@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from replog.errors import RequestTimedOutError
-from replog.testing.transaction_history import TransactionHistory, TransactionOutcome
 from replog_chaos import transactions
 from replog_chaos.fault import Fault
+from replog_chaos.transaction_history import TransactionHistory, TransactionOutcome
 from replog_chaos.transaction_lines import Life, count_of, history_of, may_start_again
 
 X, Y = ("x", 0), ("y", 1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from replog.testing.history import AnomaliesFoundError
-from replog.testing.transaction_history import RecordedTransaction, TransactionHistory, TransactionOutcome, circles
+from replog_chaos.transaction_history import RecordedTransaction, TransactionHistory, TransactionOutcome, circles
 
 X, Y = ("x", 0), ("y", 0)
 INPUTS, OUTPUTS = ("inputs", 0), ("outputs", 0)
