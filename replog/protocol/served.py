@@ -1,7 +1,7 @@
 """The table of the APIs that are served.  An API that is not in it is not advertised; a request for it ends the connection.
 
-A new API is a row here, functions in `handlers/`: one that answers, one that answers a request which failed as a whole, and a row in
-`rights/table.py`, without which it cannot be served.
+A new API is a row here, functions in `handlers/`: one that answers, one that answers a request which failed as a whole where that
+takes more than a code (`refusal`), and a row in `rights/table.py`, without which it cannot be served.
 An API's messages and functions are loaded with its first request: forty modules, of which most clients ask for a few.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
 
+from replog.errors import InvariantViolationError
 from replog.protocol.handlers.node import COMMIT_OVERLAPPING_BYTES_MAX, Call, Failure, KafkaNode
 from replog.protocol.private import PRIVATE_APIS, PrivateApi
 from replog.protocol.private_answers import handler, refuse_private
@@ -112,7 +113,7 @@ def _kafka(api: str, module: str, function: str = "", *, last_version: int | Non
     Args:
         api: The name of the API in `APIS`, which is that of the module of its messages.
         module: The module of `handlers` that has its functions.
-        function: The name of the one that answers, "refuse_" before it that of the other; "": `api`.
+        function: The name of the one that answers, "refuse_" before it that of the other, if there is one; "": `api`.
         last_version: The last version that is served, where Kafka has later ones; None: Kafka's.
         others: What else is in the row.
     """
@@ -126,8 +127,27 @@ def _kafka(api: str, module: str, function: str = "", *, last_version: int | Non
 def _loaded(api: str, module: str, function: str) -> Handling:
     messages = import_module(f"replog.wire.messages.{api}")
     functions = import_module(f"replog.protocol.handlers.{module}")
-    request = getattr(messages, f"{APIS[api].name}Request")
-    return Handling(request, getattr(functions, function), getattr(functions, f"refuse_{function}"))
+    name = APIS[api].name
+    refuse = getattr(functions, f"refuse_{function}", None) or refusal(getattr(messages, f"{name}Response"))
+    return Handling(getattr(messages, f"{name}Request"), getattr(functions, function), refuse)
+
+
+def refusal(response: type[Any]) -> Callable[[object, Failure], Response]:
+    """Returns the function that answers where a request failed as a whole: with a code, and the message where there is a field for it.
+
+    Raises:
+        InvariantViolationError: The answer as a whole has no code, so its API needs a function of its own.
+    """
+    if not hasattr(response, "error_code"):
+        raise InvariantViolationError(f"{response.__name__} has no code, so its handlers need a function that refuses")
+    has_message = hasattr(response, "error_message")
+
+    def refuse(_request: object, failure: Failure) -> Response:
+        told = {"error_message": failure.message} if has_message else {}
+        answer: Response = response(error_code=failure.code, **told)
+        return answer
+
+    return refuse
 
 
 def _private(api: PrivateApi) -> Served:

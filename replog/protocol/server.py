@@ -28,12 +28,12 @@ from replog.protocol.caller_rights import Rights
 from replog.protocol.client_quotas import NO_QUOTAS, ClientQuotas, Quotas
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, beside
 from replog.protocol.handlers.produce import has_failed, read_in_turns
-from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
+from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
 from replog.protocol.request_time import Measured, RequestTime, in_thread
 from replog.protocol.rights.enforcing import answered
 from replog.protocol.rights.table import NOTHING
-from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
+from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served, refusal
 from replog.protocol.written_steps import elements_count
 from replog.tcp.answers import Answer
 from replog.tcp.connection import Caller
@@ -73,7 +73,7 @@ class KafkaServer:
     def __init__(
         self, node: KafkaNode, is_serving: Callable[[], bool] = lambda: True, served: Sequence[Served] = SERVED
     ) -> None:
-        handling = Handling(ApiVersionsRequest, self._api_versions, refuse_api_versions)
+        handling = Handling(ApiVersionsRequest, self._api_versions, refusal(ApiVersionsResponse))
         request = ApiVersionsRequest
         own = Served(request.API_KEY, "ApiVersions", request.VERSIONS, request.FLEXIBLE_FROM, lambda: handling, NOTHING)
         self._node = node

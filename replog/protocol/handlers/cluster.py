@@ -6,7 +6,7 @@ from replog.controller.requests import FeatureUpdate, UnregisterBroker, UpdateFe
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.records import BrokerEndpoint
 from replog.protocol.handlers.metadata import cluster_operations, reachable, told_controller
-from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.protocol.handlers.node import Call, KafkaNode
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from replog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -41,11 +41,6 @@ async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, cal
     )
 
 
-def refuse_describe_cluster(_request: DescribeClusterRequest, failure: Failure) -> DescribeClusterResponse:
-    """Returns the answer to a request that failed."""
-    return DescribeClusterResponse(error_code=failure.code, error_message=failure.message)
-
-
 def _fenced(node: KafkaNode, listener: str) -> dict[int, BrokerEndpoint]:
     found = {one.broker_id: one.endpoint(listener) for one in node.image.brokers.values() if one.fenced}
     return {broker_id: at for broker_id, at in found.items() if at is not None}
@@ -62,11 +57,6 @@ async def unregister_broker(node: KafkaNode, request: UnregisterBrokerRequest, _
     return UnregisterBrokerResponse(error_message=None)
 
 
-def refuse_unregister_broker(_request: UnregisterBrokerRequest, failure: Failure) -> UnregisterBrokerResponse:
-    """Returns the answer to a request that failed."""
-    return UnregisterBrokerResponse(error_code=failure.code, error_message=failure.message)
-
-
 async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
     """Finalizes feature levels: all or none."""
     updates = tuple(
@@ -77,11 +67,6 @@ async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, call:
         await node.change(UpdateFeatures(updates, request.validate_only), request.timeout_ms)
     results = [UpdateFeaturesResponse.UpdatableFeatureResult(one.name, error_message=None) for one in updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
-
-
-def refuse_update_features(_request: UpdateFeaturesRequest, failure: Failure) -> UpdateFeaturesResponse:
-    """Returns the answer to a request that failed: none of the features has changed."""
-    return UpdateFeaturesResponse(error_code=failure.code, error_message=failure.message)
 
 
 def _may_be_lowered(update: UpdateFeaturesRequest.FeatureUpdateKey, version: int) -> bool:

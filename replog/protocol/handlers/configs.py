@@ -300,11 +300,6 @@ def _topics(names: Iterable[str]) -> list[ListConfigResourcesResponse.ConfigReso
     return _resources(ResourceType.TOPIC, sorted_in_pieces(names))
 
 
-def refuse_list_config_resources(_request: ListConfigResourcesRequest, failure: Failure) -> ListConfigResourcesResponse:
-    """Returns the answer to a request that failed."""
-    return ListConfigResourcesResponse(error_code=failure.code)
-
-
 def _resources(resource_type: ResourceType, names: Iterable[str]) -> list[ListConfigResourcesResponse.ConfigResource]:
     return [ListConfigResourcesResponse.ConfigResource(name, resource_type) for name in names]
 

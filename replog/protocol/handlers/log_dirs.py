@@ -45,11 +45,6 @@ def _described(directories: Iterable[LogDir], wanted: Mapping[str, Collection[in
     return [describe_directory(one, wanted) for one in directories]
 
 
-def refuse_describe_log_dirs(_request: DescribeLogDirsRequest, failure: Failure) -> DescribeLogDirsResponse:
-    """Returns the answer to a request that failed."""
-    return DescribeLogDirsResponse(error_code=failure.code)
-
-
 async def _directories(node: KafkaNode) -> tuple[LogDir, ...]:
     return (await node.call(DirectoriesAsked(), NO_TIMEOUT)).directories
 

@@ -122,11 +122,6 @@ async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, _call: C
     return AddRaftVoterResponse(error_message=None)
 
 
-def refuse_add_raft_voter(_request: AddRaftVoterRequest, failure: Failure) -> AddRaftVoterResponse:
-    """Returns the answer to a request that failed."""
-    return AddRaftVoterResponse(error_code=failure.code, error_message=failure.message)
-
-
 async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, _call: Call) -> RemoveRaftVoterResponse:
     """Removes a voter."""
     _check_cluster(node, request.cluster_id)
@@ -134,11 +129,6 @@ async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, _c
     voter = RemoveVoterRequest(request.voter_id, None if directory_id == NO_DIRECTORY else directory_id)
     await node.call(voter, request.timeout_ms)
     return RemoveRaftVoterResponse(error_message=None)
-
-
-def refuse_remove_raft_voter(_request: RemoveRaftVoterRequest, failure: Failure) -> RemoveRaftVoterResponse:
-    """Returns the answer to a request that failed."""
-    return RemoveRaftVoterResponse(error_code=failure.code, error_message=failure.message)
 
 
 def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:

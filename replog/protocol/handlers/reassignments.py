@@ -144,13 +144,6 @@ def _moving_topics(topics: Mapping[str, TopicImage], request: ListPartitionReass
     return [MovingTopic(name, partitions) for name, partitions in found if partitions]
 
 
-def refuse_list_moving(
-    _request: ListPartitionReassignmentsRequest, failure: Failure
-) -> ListPartitionReassignmentsResponse:
-    """Returns the answer to a request that failed."""
-    return ListPartitionReassignmentsResponse(error_code=failure.code, error_message=failure.message)
-
-
 def _moving(topic: TopicImage, numbers: Iterable[int] | None) -> list[MovingPartition]:
     found = (
         (number, topic.partitions.get(number)) for number in sorted(topic.partitions if numbers is None else numbers)

@@ -216,11 +216,6 @@ async def add_offsets_to_txn(node: KafkaNode, request: AddOffsetsToTxnRequest, c
     return AddOffsetsToTxnResponse(error_code=codes[0] if codes else ErrorCode.NONE)
 
 
-def refuse_add_offsets_to_txn(_request: AddOffsetsToTxnRequest, failure: Failure) -> AddOffsetsToTxnResponse:
-    """Returns the answer to a request that failed."""
-    return AddOffsetsToTxnResponse(error_code=failure.code)
-
-
 # ---- ends ------------------------------------------------------------------------------------------------------------
 
 
@@ -239,11 +234,6 @@ async def end_txn(node: KafkaNode, request: EndTxnRequest, call: Call) -> EndTxn
     except ReplogError as error:
         return EndTxnResponse(error_code=told_code(error.code, call.version))
     return EndTxnResponse(producer_id=answer.producer.producer_id, producer_epoch=answer.producer.producer_epoch)
-
-
-def refuse_end_txn(_request: EndTxnRequest, failure: Failure) -> EndTxnResponse:
-    """Returns the answer to a request that failed."""
-    return EndTxnResponse(error_code=failure.code)
 
 
 # ---- what people ask -------------------------------------------------------------------------------------------------

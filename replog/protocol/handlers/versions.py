@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from replog.errors import BrokerNotAvailableError, ErrorCode, InvalidRequestError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import Failure, KafkaNode
+from replog.protocol.handlers.node import KafkaNode
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 LEVEL_0_FROM = 4
@@ -57,11 +57,6 @@ def api_versions(
             ApiVersionsResponse.FinalizedFeatureKey(name, level, level) for name, level in image.features.items()
         ],
     )
-
-
-def refuse_api_versions(_request: ApiVersionsRequest, failure: Failure) -> ApiVersionsResponse:
-    """Returns the answer to a request that failed."""
-    return ApiVersionsResponse(error_code=failure.code, error_message=failure.message)
 
 
 def unsupported(advertised: Mapping[int, range]) -> ApiVersionsResponse:

@@ -214,12 +214,5 @@ async def test_the_level_of_transactions_goes_down_and_up_again_and_clients_are_
 
 def test_what_fails_as_a_whole_is_told() -> None:
     failure = Failure(ErrorCode.BROKER_NOT_AVAILABLE, "stopping")
-    answer = cluster.refuse_describe_cluster(DescribeClusterRequest(), failure)
-    assert (answer.error_code, answer.error_message) == (failure.code, failure.message)
-    for refused in (
-        cluster.refuse_unregister_broker(UnregisterBrokerRequest(1), failure),
-        cluster.refuse_update_features(UpdateFeaturesRequest(), failure),
-    ):
-        assert (refused.error_code, refused.error_message) == (failure.code, failure.message)
     pages = topic_partitions.refuse_describe(DescribeTopicPartitionsRequest([Named("t")]), failure)
     assert [(one.name, one.topic_id, one.error_code) for one in pages.topics] == [("t", UUID(int=0), failure.code)]

@@ -127,7 +127,6 @@ async def test_a_replica_that_is_not_here_yet_may_be_moved_later(monkeypatch: py
 
 def test_what_fails_as_a_whole_is_told() -> None:
     failure = Failure(ErrorCode.BROKER_NOT_AVAILABLE, "stopping")
-    assert log_dirs.refuse_describe_log_dirs(DescribeLogDirsRequest(), failure).error_code == failure.code
     moved = log_dirs.refuse_alter_replica_log_dirs(AlterReplicaLogDirsRequest([To("/one", [Moved("t", [3])])]), failure)
     (partition,) = moved.results[0].partitions
     assert (moved.results[0].topic_name, partition.partition_index, partition.error_code) == ("t", 3, failure.code)

@@ -88,8 +88,3 @@ def test_what_fails_as_a_whole_is_told() -> None:
     told = quorum.refuse_describe_quorum(DescribeQuorumRequest([Topic("t", [Partition(3)])]), failure)
     (partition,) = told.topics[0].partitions
     assert (told.error_code, partition.partition_index, partition.error_code) == (failure.code, 3, failure.code)
-    for refused in (
-        quorum.refuse_add_raft_voter(AddRaftVoterRequest(), failure),
-        quorum.refuse_remove_raft_voter(RemoveRaftVoterRequest(), failure),
-    ):
-        assert (refused.error_code, refused.error_message) == (failure.code, "elections")

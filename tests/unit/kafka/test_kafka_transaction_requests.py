@@ -327,12 +327,6 @@ async def test_what_fails_as_a_whole_is_told() -> None:
     assert [each.partition_error_code for each in one.results_by_partition] == [failure.code] * 2
     (state,) = transactions.refuse_describe_transactions(DescribeTransactionsRequest(["a"]), failure).transaction_states
     assert (state.transactional_id, state.error_code) == ("a", failure.code)
-    for refused in (
-        transactions.refuse_add_offsets_to_txn(AddOffsetsToTxnRequest(), failure),
-        transactions.refuse_end_txn(EndTxnRequest(), failure),
-        transactions.refuse_list_transactions(ListTransactionsRequest(), failure),
-    ):
-        assert refused.error_code == failure.code
 
 
 async def test_a_request_that_names_too_much_is_refused() -> None:

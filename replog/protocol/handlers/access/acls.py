@@ -35,11 +35,6 @@ async def describe_acls(node: KafkaNode, request: DescribeAclsRequest, _call: Ca
     return DescribeAclsResponse(error_message=None, resources=await beside(len(acls), _described, acls.values(), meant))
 
 
-def refuse_describe_acls(_request: DescribeAclsRequest, failure: Failure) -> DescribeAclsResponse:
-    """Returns the answer to a request that failed."""
-    return DescribeAclsResponse(error_code=failure.code, error_message=failure.message)
-
-
 def _described(entries: Iterable[AclEntry], meant: AclFilter) -> list[DescribedResource]:
     found: dict[tuple[ResourceKind, str, PatternType], list[DescribedAcl]] = {}
     for entry in sorted(filter(meant.fits, entries)):

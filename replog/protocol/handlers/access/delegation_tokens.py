@@ -144,13 +144,6 @@ async def renew_delegation_token(
     return RenewDelegationTokenResponse(0, renewed.expiry_timestamp_ms)
 
 
-def refuse_renew_delegation_token(
-    _request: RenewDelegationTokenRequest, failure: Failure
-) -> RenewDelegationTokenResponse:
-    """Returns the answer to a request that failed."""
-    return RenewDelegationTokenResponse(failure.code)
-
-
 async def expire_delegation_token(
     node: KafkaNode, request: ExpireDelegationTokenRequest, call: Call
 ) -> ExpireDelegationTokenResponse:
@@ -162,13 +155,6 @@ async def expire_delegation_token(
     wish = ExpireDelegationToken(call.caller.principal.name, bytes(request.hmac), request.expiry_time_period_ms)
     ending = await node.change(wish, node.request_timeout_ms, call.caller.principal)
     return ExpireDelegationTokenResponse(0, ending.expiry_timestamp_ms)
-
-
-def refuse_expire_delegation_token(
-    _request: ExpireDelegationTokenRequest, failure: Failure
-) -> ExpireDelegationTokenResponse:
-    """Returns the answer to a request that failed."""
-    return ExpireDelegationTokenResponse(failure.code)
 
 
 # ---- DescribeDelegationToken -----------------------------------------------------------------------------------------
@@ -220,10 +206,3 @@ def _described(token: DelegationToken, key: TokenKey) -> _Described:
         key.hmac_of(token.token_id),
         [_Renewer(USER_TYPE, each) for each in token.renewers],
     )
-
-
-def refuse_describe_delegation_token(
-    _request: DescribeDelegationTokenRequest, failure: Failure
-) -> DescribeDelegationTokenResponse:
-    """Returns the answer to a request that failed."""
-    return DescribeDelegationTokenResponse(failure.code)

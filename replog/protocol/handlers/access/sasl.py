@@ -6,7 +6,7 @@ Those of a login never come here: `replog.protocol.login` answers them, before i
 from __future__ import annotations
 
 from replog.errors import ErrorCode
-from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.protocol.handlers.node import Call, KafkaNode
 from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -18,18 +18,8 @@ async def sasl_handshake(_node: KafkaNode, _request: SaslHandshakeRequest, _call
     return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
 
 
-def refuse_sasl_handshake(_request: SaslHandshakeRequest, failure: Failure) -> SaslHandshakeResponse:
-    """Returns the answer to a request that failed."""
-    return SaslHandshakeResponse(failure.code)
-
-
 async def sasl_authenticate(
     _node: KafkaNode, _request: SaslAuthenticateRequest, _call: Call
 ) -> SaslAuthenticateResponse:
     """Refuses."""
     return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _TOLD)
-
-
-def refuse_sasl_authenticate(_request: SaslAuthenticateRequest, failure: Failure) -> SaslAuthenticateResponse:
-    """Returns the answer to a request that failed."""
-    return SaslAuthenticateResponse(failure.code, failure.message)

@@ -62,13 +62,6 @@ def _description(name: str, infos: list[_Info], count: int) -> _Described:
     return _Described(name, error_message=None, credential_infos=infos)
 
 
-def refuse_describe_user_scram_credentials(
-    _request: DescribeUserScramCredentialsRequest, failure: Failure
-) -> DescribeUserScramCredentialsResponse:
-    """Returns the answer to a request that failed."""
-    return DescribeUserScramCredentialsResponse(error_code=failure.code, error_message=failure.message)
-
-
 async def alter_user_scram_credentials(
     node: KafkaNode, request: AlterUserScramCredentialsRequest, _call: Call
 ) -> AlterUserScramCredentialsResponse:
