@@ -23,7 +23,6 @@ from replog.records.batch import (
     decode_placed,
     decode_records,
     encode_batch,
-    encode_empty_batch,
     extend_rows,
     find_record,
     group_rows,
@@ -53,7 +52,6 @@ from replog.records.header import (
     parse_header,
     restamped_prefix,
     scan,
-    whole_batches_bytes,
     with_producer,
 )
 from replog.records.model import (
@@ -146,7 +144,6 @@ __all__ = [
     "decode_voters",
     "describe_epoch",
     "encode_batch",
-    "encode_empty_batch",
     "encode_end_transaction_marker",
     "encode_leader_change",
     "encode_snapshot_footer",
@@ -164,6 +161,5 @@ __all__ = [
     "stamp_append_time",
     "survey_records",
     "validate_produced",
-    "whole_batches_bytes",
     "with_producer",
 ]

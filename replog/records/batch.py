@@ -11,17 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from replog.errors import InvalidRecordError
-from replog.records._crc32c import crc32c
 from replog.records._select import codec as _codec
 from replog.records.header import (
-    ATTRIBUTES_POSITION,
     CONTROL_BIT,
-    CRC_POSITION,
     DELETE_HORIZON_BIT,
-    HEADER,
-    LENGTH_MIN,
     LOG_APPEND_TIME_BIT,
-    MAGIC,
     TRANSACTIONAL_BIT,
 )
 from replog.records.model import (
@@ -32,7 +26,6 @@ from replog.records.model import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     PLACED_FIELDS_COUNT,
     RECORD_HEADER_OVERHEAD_BYTES_MAX,
     Buffer,
@@ -110,46 +103,6 @@ def encode_batch(
     if builder.extend(records) < len(records):
         raise InvalidRecordError(f"the records do not fit into one batch of {BATCH_BYTES_MAX} bytes")
     return builder.build(producer_id, producer_epoch, base_sequence, base_offset, partition_leader_epoch)
-
-
-def encode_empty_batch(
-    *,
-    base_offset: int,
-    last_offset: int,
-    max_timestamp: int,
-    partition_leader_epoch: int = NO_LEADER_EPOCH,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control: bool = False,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-) -> bytes:
-    """Returns the header that compaction keeps of a batch whose records are all gone (docs/KAFKA.md 1.1).
-
-    Why: the producer's last sequence and the last offset must survive, or duplicates and gaps could not be told apart.
-    """
-    attributes = attribute_bits(is_transactional=is_transactional, is_control=is_control, timestamp_type=timestamp_type)
-    batch = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        LENGTH_MIN,
-        partition_leader_epoch,
-        MAGIC,
-        0,
-        attributes,
-        last_offset - base_offset,
-        NO_TIMESTAMP,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        0,
-    )
-    batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
-    return bytes(batch)
 
 
 def attribute_bits(

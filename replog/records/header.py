@@ -205,23 +205,6 @@ def check_header(header: BatchHeader) -> None:
         )
 
 
-def whole_batches_bytes(buffer: Buffer) -> int:
-    """Returns the length of the longest prefix made of whole batches, in bytes; reads only length fields.
-
-    Raises:
-        CorruptRecordError: No batch can have a length that was found.
-    """
-    position, end = 0, len(buffer)
-    while end - position >= HEADER_BYTES:
-        (length,) = _LENGTH.unpack_from(buffer, position + 8)
-        if length < LENGTH_MIN:
-            raise CorruptRecordError("", position, f"batch length {length} is below the minimum of {LENGTH_MIN}")
-        if end - position < length + LOG_OVERHEAD_BYTES:
-            break
-        position += length + LOG_OVERHEAD_BYTES
-    return position
-
-
 def check_crc(buffer: Buffer, header: BatchHeader) -> None:
     """Compares the stored checksum with the bytes, compressed as they are.
 

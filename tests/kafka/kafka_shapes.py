@@ -24,13 +24,13 @@ from replog.records import (
     Codec,
     TimestampType,
     encode_batch,
-    encode_empty_batch,
     encode_end_transaction_marker,
     with_producer,
 )
 from replog.records.compression import shrink_batch
 from replog_checkpoints import OsFileSystem
 from tests.kafka.line_driver import Input
+from tests.records_codecs import empty_batch
 
 SHAPES: Final = ("codecs", "rolled", "append-time", "transactions", "open", "compacted", "epochs")
 T0: Final = int(time.time()) // 60 * 60_000  # Kafka forgets producers that were idle for a day
@@ -186,14 +186,12 @@ def _compacted_batches(epoch: int) -> Iterator[bytes]:
 
     yield kept(3, 4)
     yield kept(20, 5, producer_id=9, producer_epoch=0, base_sequence=0)
-    yield encode_empty_batch(
+    yield empty_batch(
         base_offset=30,
         last_offset=39,
         max_timestamp=EMPTY_BATCH_TIMESTAMP,
-        partition_leader_epoch=epoch,
-        producer_id=9,
-        producer_epoch=0,
-        base_sequence=5,
+        leader_epoch=epoch,
+        producer=(9, 0, 5),
     )
     yield kept(50, 3, delete_horizon_ms=T0 + 86_400_000)
     yield kept(100, 2, codec=Codec.ZSTD)

@@ -19,6 +19,7 @@ from replog.errors import InvalidRecordError
 from replog.records import compression
 from replog.records.compression import compress, compress_batch, decompress, decompressed_bytes_limit
 from replog.records.frames import LZ4_BLOCK_BYTES
+from tests.records_codecs import empty_batch
 
 MIB = 1 << 20
 PLAIN = b"abcdefgh" * 5000
@@ -308,7 +309,7 @@ def test_snappy_streams_that_are_none(stream: bytes) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_retained_batch_without_records_needs_no_stream(implementation: Any, codec: r.Codec) -> None:
-    empty = r.encode_empty_batch(base_offset=5, last_offset=9, max_timestamp=1)
+    empty = empty_batch(base_offset=5, last_offset=9, max_timestamp=1)
     marked = compression.with_section(empty, codec, b"")
     assert r.decode_batch(marked) == []
     assert r.decode_columns(marked).count == r.check_records(marked) == 0

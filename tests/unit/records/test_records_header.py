@@ -27,13 +27,11 @@ def test_scan_walks_whole_batches_and_stops_before_a_torn_one(kind: type) -> Non
     for cut in range(len(second)):
         buffer = kind(whole + second[:cut])
         assert [h.position for h in r.scan(buffer)] == [0, len(first)]
-        assert r.whole_batches_bytes(buffer) == len(whole)
     assert [h.base_offset for h in r.scan(kind(whole), len(first))] == [2]
 
 
 def test_empty_buffer_has_no_batches() -> None:
     assert list(r.scan(b"")) == []
-    assert r.whole_batches_bytes(b"") == 0
 
 
 @pytest.mark.parametrize(
@@ -65,11 +63,6 @@ def test_nonsense_is_corrupt(layout: str, position: int, value: int) -> None:
 def test_scan_refuses_headers_without_valid_offsets(layout: str, position: int, value: int) -> None:
     with pytest.raises(CorruptRecordError):
         list(r.scan(patched(batch(), layout, position, value)))
-
-
-def test_a_length_that_no_batch_can_have_ends_whole_batches_with_an_error() -> None:
-    with pytest.raises(CorruptRecordError):
-        r.whole_batches_bytes(batch() + bytes(100))
 
 
 @pytest.mark.parametrize("position", [-1, 1, 200])

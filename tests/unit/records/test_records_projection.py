@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from replog import records as r
 from replog.errors import InvalidRecordError
 from replog.records.compression import with_section
+from tests.records_codecs import empty_batch
 
 pytestmark = pytest.mark.usefixtures("implementation")
 NAMES = ("with_offsets", "with_timestamps", "with_keys", "with_values", "with_headers")
@@ -44,7 +45,7 @@ LOG = (
     + gapped(3, [2, 3, 7])
     + r.encode_batch(ROWS, base_offset=23, codec=r.Codec.GZIP)
     + gapped(26, [0, 19], append_time=True)
-    + r.encode_empty_batch(base_offset=46, last_offset=50, max_timestamp=1)
+    + empty_batch(base_offset=46, last_offset=50, max_timestamp=1)
     + r.encode_batch(ROWS, base_offset=51, timestamp_type=r.TimestampType.LOG_APPEND_TIME, codec=r.Codec.GZIP)
 )
 
