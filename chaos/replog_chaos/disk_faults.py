@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 
 from replog.client.admin.operations import CLUSTER
 from replog.errors import BrokerNotAvailableError, InvariantViolationError
-from replog.testing.machines.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
+from replog.testing.machines.disks import SmallDisk, small_disk_is_missing
+from replog_chaos.cuttable_disk import CuttableDisk, cuttable_disk_is_missing
 from replog_chaos.fault import Fault, Scene, Target, until
 
 DISK_NODE = 1

@@ -15,9 +15,9 @@ from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
 from replog.errors.from_code import error_from_code
 from replog.rpc.metadata_messages import PartitionInfo
 from replog.testing.history import Anomaly
-from replog.testing.machines.disks import Disk
 from replog.testing.machines.network import Network
 from replog_chaos.clocks import Clocks
+from replog_chaos.cuttable_disk import Disk
 
 SESSION_MS = 9_000
 """`broker.session.timeout.ms` of the cluster: Kafka's default."""

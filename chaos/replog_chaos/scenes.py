@@ -9,10 +9,11 @@ from pathlib import Path
 from replog.client import Admin
 from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.node_spec import ConfigValue
-from replog.testing.machines.disks import CuttableDisk, Disk, SmallDisk
+from replog.testing.machines.disks import SmallDisk
 from replog.testing.machines.network import Network
 from replog.testing.machines.proxies import Proxies
 from replog_chaos.clocks import Clocks
+from replog_chaos.cuttable_disk import CuttableDisk, Disk
 from replog_chaos.disk_faults import DISK_NODE
 from replog_chaos.fault import Scene, Target
 from replog_chaos.namespaces import Namespaces

@@ -16,7 +16,7 @@ from cluster_load import Load, Tail
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.testing.history import History
-from replog.testing.machines.disks import CuttableDisk, cuttable_disk_is_missing
+from replog_chaos.cuttable_disk import CuttableDisk, cuttable_disk_is_missing
 from replog_chaos.faults import FAULTS
 from replog_chaos.scenes import prepared
 

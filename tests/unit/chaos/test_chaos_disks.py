@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replog.testing.machines.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
+from replog.testing.machines.disks import SmallDisk, small_disk_is_missing
+from replog_chaos.cuttable_disk import CuttableDisk, cuttable_disk_is_missing
 from replog_chaos.disk_faults import strace_is_missing
 
 

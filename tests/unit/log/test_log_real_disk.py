@@ -21,7 +21,7 @@ from log_real_writer import CONFIG, FAILED, TOPIC_ID, open_directory, value
 
 from replog.log import Log
 from replog.records import decode_batch, scan
-from replog.testing.machines.disks import CuttableDisk, cuttable_disk_is_missing
+from replog_chaos.cuttable_disk import CuttableDisk, cuttable_disk_is_missing
 
 pytestmark = pytest.mark.exhaustive
 
