@@ -16,7 +16,7 @@ from replog.log.directories.loaded_replica import LoadedReplica
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.survey import REFUSED, Survey
 from replog.log.file_names import LOG_SUFFIX, file_path, parse_file_name
-from replog.log.recovery.progress import RecoveryMeter, RecoveryProgress, ScanSize
+from replog.log.recovery.progress import RecoveryMeter, RecoveryProgress
 from replog_checkpoints import FileSystem, TopicPartition
 
 
@@ -145,21 +145,18 @@ class Loader:
         except StorageError as error:
             self._give_up(directory, error, survey)
             return None
-        meter.begin(len(keys), self._sizes(directory, keys, executor))
+        meter.begin(len(keys), self._scan_bytes(directory, keys, executor))
         return [executor.submit(self._load, directory, key, meter) for key in keys]
 
-    def _sizes(self, directory: LogDirectory, keys: Sequence[TopicPartition], executor: Executor) -> ScanSize:
+    def _scan_bytes(self, directory: LogDirectory, keys: Sequence[TopicPartition], executor: Executor) -> int:
         if directory.was_clean:
-            return ScanSize(0, 0)
+            return 0
         points = directory.recovery_points
-        sizes = list(executor.map(lambda key: _scan_size(self._fs, directory.path_of(key), points.get(key, 0)), keys))
-        return ScanSize(sum(size.segment_count for size in sizes), sum(size.size_bytes for size in sizes))
+        return sum(executor.map(lambda key: _scan_bytes(self._fs, directory.path_of(key), points.get(key, 0)), keys))
 
     def _load(self, directory: LogDirectory, key: TopicPartition, meter: RecoveryMeter) -> LoadedReplica:
         loaded = directory.load(key, self._config_for(key[0]), self._now_ms)
-        report = None if loaded.log is None else loaded.log.recovery
-        meter.scanned(0 if report is None else report.bytes_scanned)
-        meter.log_opened(0 if report is None else report.segments_scanned)
+        meter.log_opened(0 if loaded.log is None else loaded.log.recovery.bytes_scanned)
         return loaded
 
     @staticmethod
@@ -169,13 +166,12 @@ class Loader:
         directory.release()
 
 
-def _scan_size(fs: FileSystem, directory: str, recovery_point: int) -> ScanSize:
-    """Counts what opening a log after a crash will read: segments, and bytes, from the one that holds the recovery point on; zeros where that cannot be told."""
+def _scan_bytes(fs: FileSystem, directory: str, recovery_point: int) -> int:
+    """Counts the bytes of the segments that opening a log after a crash will read, from the one that holds the recovery point on."""
     try:
         found = (parse_file_name(name) for name in fs.list_dir(directory))
         bases = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == LOG_SUFFIX)
         first = max(0, sum(base <= recovery_point for base in bases) - 1)
-        sizes = [fs.size(file_path(directory, base, LOG_SUFFIX)) for base in bases[first:]]
+        return sum(fs.size(file_path(directory, base, LOG_SUFFIX)) for base in bases[first:])
     except OSError:
-        return ScanSize(0, 0)  # opening it will report the error
-    return ScanSize(len(sizes), sum(sizes))
+        return 0  # opening it will report the error

@@ -156,7 +156,6 @@ class LoaderState:
         self._damage = ""  # why the last scan ended early
         self._directory_changed = False
         self._names: set[str] = set()
-        self._scanned_segment: LogSegment | None = None
         self._scanned_number = -1
         self._bytes_total = 0
         self._producers = ProducerStateManager()
@@ -220,7 +219,6 @@ class SegmentScanning(LoaderState):
         segment = segments[number]
         size_bytes = segment.size_bytes
         self.report.segments_scanned += 1
-        self._scanned_segment = segment
         found = self._scan_bytes(segments, number, expected_offset, size_bytes)
         damage = found.damage
         if damage is not None:
@@ -341,8 +339,7 @@ class SegmentScanning(LoaderState):
         self.report.bytes_scanned += count
         if self.on_progress is not None:
             total = max(self._bytes_total, self.report.bytes_scanned)
-            base_offset = self._scanned_segment.base_offset if self._scanned_segment is not None else 0
-            self.on_progress(ScanProgress(self.report.bytes_scanned, total, base_offset))
+            self.on_progress(ScanProgress(self.report.bytes_scanned, total))
 
 
 def _too_wide(segment: LogSegment, scan: SegmentScan) -> StorageError:

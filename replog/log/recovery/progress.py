@@ -23,10 +23,8 @@ class RecoveryProgress(Struct, frozen=True):
         directory: The path of the log directory.
         logs_done: Replicas that are open, or were found to be unusable.
         logs_total: Replicas in the directory.
-        segments_done: Segments that were scanned.
-        segments_total: Segments to scan; an estimate, damage can add to it.
         bytes_done: Log bytes that were scanned.
-        bytes_total: Log bytes to scan; an estimate like the segments.
+        bytes_total: Log bytes to scan; an estimate, damage can add to it.
         elapsed_ms: Time since the directory was begun.
         eta_ms: Time left at the rate so far; None: not known yet.
     """
@@ -34,8 +32,6 @@ class RecoveryProgress(Struct, frozen=True):
     directory: str
     logs_done: int
     logs_total: int
-    segments_done: int
-    segments_total: int
     bytes_done: int
     bytes_total: int
     elapsed_ms: int
@@ -48,13 +44,6 @@ class RecoveryProgress(Struct, frozen=True):
             scanned = f", {self.bytes_done / 1e6:,.0f} of {self.bytes_total / 1e6:,.0f} MB checked"
         left = "" if self.eta_ms is None else f", about {self.eta_ms / 1000:,.0f} s left"
         return f"recovering {self.directory}: {self.logs_done:,} of {self.logs_total:,} logs open{scanned}{left}"
-
-
-class ScanSize(Struct, frozen=True):
-    """The size that opening one log has to scan."""
-
-    segment_count: int
-    size_bytes: int
 
 
 class RecoveryMeter:
@@ -74,25 +63,18 @@ class RecoveryMeter:
         self._started_ms = now_ms()
         self._told_ms: int | None = None
         self._logs = [0, 0]  # done, total
-        self._segments = [0, 0]
         self._bytes = [0, 0]
 
-    def begin(self, log_count: int, sizes: ScanSize) -> None:
+    def begin(self, log_count: int, size_bytes: int) -> None:
         """Sets the size of the work."""
         with self._lock:
-            self._logs[1], self._segments[1], self._bytes[1] = log_count, sizes.segment_count, sizes.size_bytes
+            self._logs[1], self._bytes[1] = log_count, size_bytes
             self._maybe_tell()
 
-    def scanned(self, size_bytes: int) -> None:
-        """Counts so many more bytes as scanned."""
+    def log_opened(self, scanned_bytes: int) -> None:
+        """Counts one more log that is open, or was found to be unusable, with so many bytes that were scanned."""
         with self._lock:
-            self._bytes[0] += size_bytes
-            self._maybe_tell()
-
-    def log_opened(self, segments_scanned: int) -> None:
-        """Counts one more log that is open, or was found to be unusable."""
-        with self._lock:
-            self._segments[0] += segments_scanned
+            self._bytes[0] += scanned_bytes
             self._logs[0] += 1
             self._maybe_tell()
 
@@ -108,8 +90,6 @@ class RecoveryMeter:
                 directory=self._directory,
                 logs_done=self._logs[0],
                 logs_total=self._logs[1],
-                segments_done=self._segments[0],
-                segments_total=self._segments[1],
                 bytes_done=self._bytes[0],
                 bytes_total=self._bytes[1],
                 elapsed_ms=elapsed_ms,

@@ -28,12 +28,10 @@ class ScanProgress(NamedTuple):
     Attributes:
         bytes_scanned: Good bytes so far, of all its segments.
         bytes_total: Bytes to be scanned, as far as is known by now.
-        segment_base_offset: The base offset of the segment that is being scanned.
     """
 
     bytes_scanned: int
     bytes_total: int
-    segment_base_offset: int
 
 
 class ScanOutcome(Struct, frozen=True):

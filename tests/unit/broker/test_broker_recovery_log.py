@@ -9,7 +9,7 @@ from replog.log import RecoveryProgress
 
 
 def progress(directory: str, elapsed_ms: int, logs_done: int = 1) -> RecoveryProgress:
-    return RecoveryProgress(directory, logs_done, 4, 2, 8, 250_000_000, 1_000_000_000, elapsed_ms, 3 * elapsed_ms)
+    return RecoveryProgress(directory, logs_done, 4, 250_000_000, 1_000_000_000, elapsed_ms, 3 * elapsed_ms)
 
 
 def test_one_line_a_second_and_directory(caplog: pytest.LogCaptureFixture) -> None:

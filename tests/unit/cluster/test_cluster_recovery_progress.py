@@ -23,7 +23,7 @@ def test_nodes_that_check_their_logs_are_told_of_and_others_are_not(tmp_path: Pa
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        RecoveryLog()(RecoveryProgress("/data", 1, 4, 2, 8, 250_000_000, 1_000_000_000, 1_000, 3_000))
+        RecoveryLog()(RecoveryProgress("/data", 1, 4, 250_000_000, 1_000_000_000, 1_000, 3_000))
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
