@@ -18,7 +18,7 @@ from replog.access.credentials import ScramCredential, ScramMechanism
 from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
-from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
+from replog.metadata.config_keys import ConfigKey, ConfigValue
 from replog.metadata.quotas import QuotaEntity, described
 from replog.metadata.records import (
     AccessControlEntryRecord,
@@ -151,10 +151,6 @@ class MetadataImage(Struct, frozen=True):
         if text is None:
             text = self.configs.get(CLUSTER_DEFAULTS, {}).get(key.cluster_name)
         return key.default if text is None else key.parse(text)
-
-    def topic_configs(self, topic_name: str, broker_id: int | None = None) -> dict[str, ConfigValue]:
-        """Returns every configuration in force for a topic (on one broker), by topic configuration name."""
-        return {key.name: self.config_value(topic_name, key, broker_id) for key in CONFIG_KEYS}
 
 
 class AwaitedReport(Struct, frozen=True):

@@ -52,8 +52,7 @@ class MetadataLoader:
     def __init__(self, publishers: Iterable[Publisher], gate: Gate, on_fault: FaultHandler) -> None:
         self.image = MetadataImage()
         """The newest image, published or not."""
-        self._told: list[Publisher] = []
-        self._waiting = list(publishers)  # for their first delta, which holds everything
+        self._publishers = tuple(publishers)
         self._gate = gate
         self._on_fault = on_fault
         self._is_open = False
@@ -70,10 +69,6 @@ class MetadataLoader:
     def end_offset(self) -> int:
         """Exclusive end of what was loaded, flushed or not."""
         return self._end_offset
-
-    def add_publisher(self, publisher: Publisher) -> None:
-        """Adds a publisher, told last.  It gets everything with the next `flush` after the gate opened."""
-        self._waiting.append(publisher)
 
     def load_batch(self, records: Iterable[MetadataRecord], *, end_offset: int, epoch: int) -> None:
         """Takes in a committed batch.
@@ -129,24 +124,17 @@ class MetadataLoader:
         delta, self._delta = self._delta, None
         if delta is not None:
             self.image = delta.apply(self._end_offset, self._epoch)
-        self._is_open = self._is_open or self._gate(self.image)
         if not self._is_open:
-            return False
-        has_told = delta is not None and bool(self._told)
-        if delta is not None:
-            self._publish(self._told, delta)
-        if self._waiting:
-            has_told = True
+            if not self._gate(self.image):
+                return False
+            self._is_open = True
             if delta is None or delta.image.end_offset > 0:  # else it is everything already
                 delta = MetadataDelta.between(MetadataImage(), self.image)
-            self._publish(self._waiting, delta)
-            self._told += self._waiting
-            self._waiting = []
-        return has_told
-
-    def _publish(self, publishers: Iterable[Publisher], delta: MetadataDelta) -> None:
-        for publisher in publishers:
+        if delta is None:
+            return False
+        for publisher in self._publishers:
             try:
                 publisher(delta, self.image)
             except Exception as error:  # noqa: BLE001 -- whatever is wrong with one must not keep the change from the others
                 self._on_fault(publisher, error)
+        return bool(self._publishers)

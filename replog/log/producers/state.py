@@ -275,11 +275,6 @@ class ProducerStateManager:
         """
         return self._undecided.first_unstable_offset(high_watermark)
 
-    def is_in_open_transaction(self, producer_id: int, offset: int) -> bool:
-        """Whether a record that a producer wrote at an offset belongs to a transaction that has not ended."""
-        first_offset = self.open_transactions.get(producer_id)
-        return first_offset is not None and offset >= first_offset
-
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers without an open transaction that have not written for `expiration_ms`.
 

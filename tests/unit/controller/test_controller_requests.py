@@ -41,7 +41,7 @@ from replog.errors import (
     StaleBrokerEpochError,
 )
 from replog.log import METADATA_TOPIC
-from replog.metadata.config_keys import RETENTION_MS
+from replog.metadata.config_keys import FLUSH_POLICY, RETENTION_MS
 from replog.metadata.records import LeaderRecoveryState, RegisterBrokerRecord, ResourceType
 from replog.metadata.topic_names import RESERVED_NAME
 
@@ -345,7 +345,7 @@ def test_delete_topics(quorum: Quorum) -> None:
     ]
     assert not quorum.image.topics_by_name
     quorum.create("flights", 2)
-    assert quorum.image.topic_configs("flights")["flush.policy"] == "auto"
+    assert quorum.image.config_value("flights", FLUSH_POLICY) == "auto"
 
 
 def test_no_topic_is_called_like_the_metadata_log(quorum: Quorum) -> None:

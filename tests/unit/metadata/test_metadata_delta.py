@@ -8,7 +8,7 @@ import pytest
 
 from replog.errors import InvariantViolationError
 from replog.metadata import MetadataDelta, MetadataImage, awaiting_report
-from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, RETENTION_MS
+from replog.metadata.config_keys import FLUSH_POLICY, MIN_INSYNC_REPLICAS, RETENTION_MS
 from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -148,7 +148,7 @@ def test_configs(image: MetadataImage) -> None:
     assert after.config_value("flights", RETENTION_MS) == 7
     assert after.config_value("flights", MIN_INSYNC_REPLICAS) == 2
     assert after.config_value("taxis", MIN_INSYNC_REPLICAS) == 3
-    assert MetadataImage().topic_configs("any")["flush.policy"] == "auto"
+    assert MetadataImage().config_value("any", FLUSH_POLICY) == "auto"
 
 
 def test_producer_ids_and_features(image: MetadataImage) -> None:

@@ -86,29 +86,16 @@ def test_the_gate_is_not_asked_again() -> None:
     assert told.diary == ["told 2", "told 3"]
 
 
-def test_publishers_are_told_in_their_order_and_late_ones_everything_first() -> None:
+def test_publishers_are_told_in_their_order() -> None:
     diary: list[str] = []
     loader = loader_of(Told("first", diary), Told("second", diary))
     load(loader, 1, TopicRecord("a", A))
     loader.flush()
-    loader.add_publisher(Told("late", diary))
     load(loader, 2, TopicRecord("b", B))
     loader.flush()
     load(loader, 3, RemoveTopicRecord(A))
     loader.flush()
-    assert diary == [
-        "first 1 a", "second 1 a", "first 2 b", "second 2 b", "late 2 a b", "first 3 -a", "second 3 -a", "late 3 -a",
-    ]  # fmt: skip
-
-
-def test_a_late_publisher_needs_no_new_batch() -> None:
-    loader = loader_of()
-    load(loader, 1, TopicRecord("a", A))
-    assert loader.flush() is False
-    late = Told()
-    loader.add_publisher(late)
-    assert loader.flush() is True
-    assert late.diary == ["told 1 a"]
+    assert diary == ["first 1 a", "second 1 a", "first 2 b", "second 2 b", "first 3 -a", "second 3 -a"]
 
 
 def test_a_publisher_that_fails_does_not_stop_the_others() -> None:
