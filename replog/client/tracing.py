@@ -36,17 +36,17 @@ def trace_headers(headers: Iterable[Header] = ()) -> list[Header]:
     Returns:
         Them alone where the program has not imported OpenTelemetry, or no span is current.
     """
-    carrier = _carrier()
-    kept = [(name, value) for name, value in headers if name not in carrier]
-    return [*kept, *((name, value.encode()) for name, value in carrier.items())]
+    trace = current_trace()
+    names = {name for name, _ in trace}
+    return [*((name, value) for name, value in headers if name not in names), *trace]
 
 
-def with_trace(headers: Sequence[Header]) -> Sequence[Header]:
-    """Returns headers with those of the current span, unless they have a trace already: it is kept."""
-    carrier = _carrier()
-    if not carrier or any(name in carrier for name, _ in headers):
+def with_trace(headers: Sequence[Header], trace: Sequence[Header]) -> Sequence[Header]:
+    """Returns headers with those of a trace, unless they have one already: it is kept."""
+    names = {name for name, _ in trace}
+    if not names or any(name in names for name, _ in headers):
         return headers
-    return [*headers, *((name, value.encode()) for name, value in carrier.items())]
+    return [*headers, *trace]
 
 
 def trace_context(record: ConsumerRecord[Any, Any]) -> Context | None:
@@ -69,11 +69,11 @@ def trace_context(record: ConsumerRecord[Any, Any]) -> Context | None:
     )
 
 
-def _carrier() -> dict[str, str]:
-    """Returns the headers that carry the current span, by name; none where nothing is traced."""
+def current_trace() -> list[Header]:
+    """Returns the headers that carry the current span; none where nothing is traced."""
     carrier: dict[str, str] = {}
     if is_tracing():
         from opentelemetry import propagate
 
         propagate.inject(carrier)
-    return carrier
+    return [(name, value.encode()) for name, value in carrier.items()]

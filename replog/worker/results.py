@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from replog.client.arguments import headers_bytes_bound, require_text, require_timestamp, require_whole, wrong_type
-from replog.client.tracing import with_trace
+from replog.client.tracing import current_trace, with_trace
 from replog.errors import InvalidRequestError, RecordTooLargeError
 from replog.records import Header, batch_bytes_bound
 
@@ -80,7 +80,7 @@ class Results:
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
         headers_bytes_bound(headers)  # refuses what are no headers
-        headers = with_trace(headers)  # of the handler's span: it is over when they are written
+        headers = with_trace(headers, current_trace())  # of the handler's span: it is over when they are written
         size_bytes = _RECORD_BYTES_BOUND + len(value or b"") + len(key or b"") + headers_bytes_bound(headers)
         if size_bytes > self._max_record_bytes:
             raise RecordTooLargeError(

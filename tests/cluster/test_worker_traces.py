@@ -12,7 +12,7 @@ from test_worker import servers, work
 
 from replog import Consumer, Producer, Worker
 from replog.client import ConsumerRecord, SyncProducer, trace_context, trace_headers
-from replog.client.tracing import with_trace
+from replog.client.tracing import current_trace, with_trace
 from replog.records import Header, TimestampType
 from replog.worker.results import Results
 from replog.worker.tracing import Spans
@@ -81,20 +81,25 @@ async def test_a_producer_adds_the_current_span_to_each_record(servers: str, spa
         with SyncProducer(servers) as producer, trace.get_tracer("test").start_as_current_span("sync") as span:
             producer.send("jobs", b"new", partition=0).result()
             producer.send("jobs", b"kept", partition=0, headers=given).result()
-            producer.send_many("jobs", [b"many"], partition=0).result()
+            producer.send_many(
+                "jobs", [b"many", (b"kept", None, given), (b"both", None, [("a", b"1")])], partition=0
+            ).result()
             with pytest.raises(TypeError, match="a list of"):
                 producer.send("jobs", b"", headers={"a": b""})  # type: ignore[arg-type]  # what is tested
+            with pytest.raises(TypeError, match="a list of"):
+                producer.send_many("jobs", [(b"", None, {"a": b""})]).result()  # type: ignore[list-item]  # what is tested
         return span
 
     span = await asyncio.to_thread(send)
     async with Consumer(servers) as consumer:
         await consumer.assign([("jobs", 0)])
         records: list[ConsumerRecord] = []
-        while len(records) < 3:
+        while len(records) < 5:
             records += await consumer.poll()
-    new, kept, many = records
-    assert trace.get_current_span(trace_context(new)).get_span_context().span_id == span.get_span_context().span_id
-    assert (list(kept.headers), list(many.headers)) == (given, [])
+    for new in (records[0], records[2], records[4]):
+        assert trace.get_current_span(trace_context(new)).get_span_context().span_id == span.get_span_context().span_id
+    assert [list(record.headers) for record in (records[1], records[3])] == [given, given]
+    assert [name for name, _ in records[4].headers] == ["a", "traceparent"]
 
 
 def test_results_have_the_span_of_their_handler(spans: Any) -> None:
@@ -112,6 +117,6 @@ def test_without_opentelemetry_nothing_is_traced(monkeypatch: pytest.MonkeyPatch
     assert isinstance(Spans("g").around(record), nullcontext)
     headers: list[Header] = [("a", b"1")]
     assert trace_headers(headers) == headers
-    assert with_trace(headers) is headers
+    assert with_trace(headers, current_trace()) is headers
     assert trace_context(record) is None
     assert "opentelemetry.trace" not in sys.modules

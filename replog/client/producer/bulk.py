@@ -19,6 +19,7 @@ from replog.client.producer.batch import BulkDelivery, Delivery, ProducerBatch
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import Partitioner, partition_of_key
 from replog.client.producer.router import TopicQueues
+from replog.client.tracing import with_trace
 from replog.client.types import K, V
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 
@@ -153,6 +154,14 @@ def _parts(record: Any) -> tuple[Any, Any, Any]:
         )
     value, key, *rest = record
     return value, key, rest[0] if rest else ()
+
+
+def traced(records: Iterable[Any], trace: Sequence[Header]) -> Iterator[OddRecord]:
+    """Yields each record of `send_many` with the headers of a trace, unless it has one already."""
+    for record in records:
+        value, key, headers = _parts(record)
+        headers_bytes_bound(headers)  # refuses what are no headers
+        yield value, key, with_trace(headers, trace)
 
 
 class Runs:

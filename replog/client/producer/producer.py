@@ -36,6 +36,7 @@ from replog.client.producer.bulk import (
     Runs,
     spread,
     take_chunk,
+    traced,
 )
 from replog.client.producer.column_rows import ColumnRows
 from replog.client.producer.config import Acks, ProducerConfig
@@ -45,7 +46,7 @@ from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, 
 from replog.client.producer.router import Router, TopicQueues, lost_text
 from replog.client.protocol.seam import TimedTransport, Transport
 from replog.client.settings import refuse_unknown
-from replog.client.tracing import is_tracing, with_trace
+from replog.client.tracing import current_trace, is_tracing, with_trace
 from replog.client.typed_records import RecordEncoder
 from replog.client.types import K, RecordMetadata, V
 from replog.codecs import ValueCodec
@@ -403,7 +404,7 @@ class Producer(Generic[K, V]):
             return delivery
         if self._is_tracing:
             headers_bytes_bound(headers)  # refuses what are no headers
-            headers = with_trace(headers)
+            headers = with_trace(headers, current_trace())
         if self._encoder is None:
             return await self._send(topic, value, key, partition, timestamp_ms, headers)
         data, key_data = self._encoder.encode(topic, value, key)
@@ -479,7 +480,8 @@ class Producer(Generic[K, V]):
 
         Args:
             topic: The name of a topic that exists.
-            records: Values, (value, key) pairs, or (value, key, headers); a value that is a tuple by itself goes into a pair.
+            records: Values, (value, key) pairs, or (value, key, headers); a value that is a tuple by itself goes into a pair.  The span that
+                is current at the call is added as by `send`.
             partition: The partition of all of them; None lets the partitioner choose for each.
             timestamp_ms: The time of all of them, milliseconds since 1970; None is now.
 
@@ -496,6 +498,8 @@ class Producer(Generic[K, V]):
         self._joined()
         runs = Runs()
         rest: Iterator[Any] = iter(records) if self._encoder is None else self._encoder.encode_all(topic, records)
+        if self._is_tracing and (trace := current_trace()):
+            rest = traced(rest, trace)
         while True:
             timestamp = self._now_ms() if timestamp_ms is None else timestamp_ms
             chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
@@ -534,7 +538,7 @@ class Producer(Generic[K, V]):
         Args:
             topic: The name of a topic that exists.
             columns: The records as columns, see `replog.records.Columns`; the partitioner chooses once for many rows
-                without a key.
+                without a key.  No span is added: the rows were records before, and some may have headers of their own.
             partitions: The partition of each row, int32, little-endian; -1, and None for all: the partitioner chooses.
             timestamp_ms: The time of all of them where `columns` has no timestamps, milliseconds since 1970; None is now.
 
