@@ -210,14 +210,13 @@ class _Handlers:
         return _Answer(_page(request, await self._service.read(question)))
 
     async def _register(self, request: web.Request) -> _Answer:
-        found = await self._service.register(_subject(request), await request.read())
+        normalize = _flag(request, "normalize")
+        found = await self._service.register(_subject(request), await request.read(), normalize=normalize)
         return _Answer(version_json(found))
 
     async def _look_up(self, request: web.Request) -> _Answer:
-        deleted = _flag(request, "deleted")
-        return _Answer(
-            version_json(await self._service.look_up(_subject(request), await request.read(), deleted=deleted))
-        )
+        flags = {name: _flag(request, name) for name in ("deleted", "normalize")}
+        return _Answer(version_json(await self._service.look_up(_subject(request), await request.read(), **flags)))
 
     async def _delete_subject(self, request: web.Request) -> _Answer:
         permanent = _flag(request, "permanent")

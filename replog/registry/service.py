@@ -10,7 +10,7 @@ import msgspec
 
 from replog.registry.change_log import ChangeLog
 from replog.registry.formats.protobuf import serialized
-from replog.registry.formats.table import FORMATS, ParsableSchema, incompatibilities, parsed
+from replog.registry.formats.table import FORMATS, ParsableSchema, incompatibilities, normal_text, parsed
 from replog.registry.model import (
     DEFAULT_LEVEL,
     DEFAULT_MODE,
@@ -113,15 +113,20 @@ class RegistryService:
 
     # ---- schemas ---------------------------------------------------------------------------------------------------
 
-    async def register(self, subject: str, body: bytes) -> SchemaVersion:
+    async def register(self, subject: str, body: bytes, *, normalize: bool = False) -> SchemaVersion:
         """Registers a schema, or finds it in the subject.
+
+        Args:
+            subject: The name of the subject.
+            body: What the request says.
+            normalize: Whether the schema is registered in the text that all spellings of it share.
 
         Raises:
             RegistryRefusedError: It is none (42201), does not follow those before it (409), or nothing may be registered (42205).
         """
         _require_subject(subject)
         given = _given(body)
-        content = _content_of(given)
+        content = await self._content(given, normalize=normalize)
         if (given.id or 0) > 0:
             return await self._import(subject, content, given)
         made: list[SchemaVersion] = []
@@ -178,13 +183,23 @@ class RegistryService:
         await self._log.change(decide)
         return made[0]
 
-    async def look_up(self, subject: str, body: bytes, *, deleted: bool) -> SchemaVersion:
-        """Returns the version of a subject with this schema.
+    async def _content(self, given: _Body, *, normalize: bool) -> SchemaContent:
+        content = _content_of(given)
+        if not normalize:
+            return content
+        schema = _parsable(await self.read(lambda state: state), content)
+        async with self._checks:
+            text = await asyncio.to_thread(normal_text, schema)
+        _require_size(text)
+        return SchemaContent(content.kind, text, tuple(sorted(set(content.references), key=msgspec.structs.astuple)))
+
+    async def look_up(self, subject: str, body: bytes, *, deleted: bool, normalize: bool = False) -> SchemaVersion:
+        """Returns the version of a subject with this schema, or, with `normalize`, with the text that all spellings of it share.
 
         Raises:
             RegistryRefusedError: 40401, 40403: there is no such subject, or none of its versions has it.
         """
-        content = _content(body)
+        content = await self._content(_given(body), normalize=normalize)
 
         def question(state: RegistryState) -> SchemaVersion:
             state.versions_or_raise(subject, deleted=deleted)
@@ -201,7 +216,7 @@ class RegistryService:
         Raises:
             RegistryRefusedError: It is no schema, or there is no such version.
         """
-        content = _content(body)
+        content = _content_of(_given(body))
         await self._log.refresh()
         state = self._log.state
         earlier = state.versions(subject) if number is None else [state.version(subject, number)]
@@ -342,10 +357,6 @@ class RegistryService:
         return mode or before[0]
 
 
-def _content(body: bytes) -> SchemaContent:
-    return _content_of(_given(body))
-
-
 def _given(body: bytes) -> _Body:
     try:
         return msgspec.json.decode(body, type=_Body)
@@ -362,17 +373,21 @@ def _content_of(given: _Body) -> SchemaContent:
                 INVALID_SCHEMA,
                 f"Invalid schema: this registry keeps no {name}, and so nobody would apply it: leave it out",
             )
-    size = len(given.schema.encode(errors="surrogatepass"))
-    if size > SCHEMA_BYTES_MAX:
-        raise RegistryRefusedError(
-            INVALID_SCHEMA, f"Invalid schema: it has {size} bytes, at most {SCHEMA_BYTES_MAX} are taken"
-        )
+    _require_size(given.schema)
     references = given.references or ()
     if len(references) > REFERENCES_MAX:
         raise RegistryRefusedError(
             INVALID_SCHEMA, f"Invalid schema: {len(references)} references, at most {REFERENCES_MAX}"
         )
     return SchemaContent(given.schemaType, FORMATS[given.schemaType].canonical(given.schema), references)
+
+
+def _require_size(text: str) -> None:
+    size = len(text.encode(errors="surrogatepass"))
+    if size > SCHEMA_BYTES_MAX:
+        raise RegistryRefusedError(
+            INVALID_SCHEMA, f"Invalid schema: it has {size} bytes, at most {SCHEMA_BYTES_MAX} are taken"
+        )
 
 
 def _parsable(state: RegistryState, content: SchemaContent) -> ParsableSchema:

@@ -145,6 +145,34 @@ async def test_what_this_registry_does_not_keep_is_refused_not_dropped(servers: 
         await asyncio.to_thread(ask_for_what_is_not_there, server.url)
 
 
+def register_what_is_spelled_differently(url: str) -> None:
+    first, again = (json.dumps({"type": "record", **rest}) for rest in ORDER_SPELLED)
+    with SchemaRegistryClient({"url": url, "max.retries": 0}) as client:
+        one, two = Schema(first, "AVRO"), Schema(again, "AVRO")
+        assert (client.register_schema("plain", one), client.register_schema("plain", two)) == (1, 2)
+        assert client.register_schema("s", two, normalize_schemas=True) == 3
+        assert client.register_schema("t", one, normalize_schemas=True) == 3
+        assert client.lookup_schema("s", one, normalize_schemas=True).schema_id == 3
+        assert refused(client.lookup_schema, "t", two) == 40403
+        assert client.get_versions("s") == [1]
+        bad = Schema('{"type":"record"}', "AVRO")
+        assert refused(client.register_schema, "s", bad, normalize_schemas=True) == 42201
+        using = Schema('{"type":"array","items":"shop.A"}', "AVRO", [SchemaReference("shop.A", "s", 1)] * 2)
+        assert client.register_schema("u", using, normalize_schemas=True) == 4
+        assert len(client.get_schema(4).references) == 1
+
+
+ORDER_SPELLED: tuple[dict[str, Any], ...] = (
+    {"name": "A", "namespace": "shop", "fields": [FIELD]},
+    {"fields": [{"type": {"type": "int"}, "name": "x"}], "name": "shop.A"},
+)
+
+
+async def test_normalized_schemas_have_one_id_however_they_are_spelled(servers: str) -> None:
+    async with RegistryServer(servers, listen="127.0.0.1:0") as server:
+        await asyncio.to_thread(register_what_is_spelled_differently, server.url)
+
+
 class Caller:
     """Requests to servers by url, without a client's caches and retries."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import fastavro
 import msgspec
 
-from replog.registry.formats.problems import STEPS_MAX, Undecided, invalid_schema, load_json
+from replog.registry.formats.problems import STEPS_MAX, Undecided, invalid_schema, load_json, sorted_json
 
 _PROMOTIONS: Final = {
     "int": ("long", "float", "double"),
@@ -21,6 +21,8 @@ _PROMOTIONS: Final = {
     "bytes": ("string",),
 }
 _RECORDS: Final = ("record", "error")
+_NAMED: Final = (*_RECORDS, "enum", "fixed")
+_PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 
 class AvroSchema(msgspec.Struct, frozen=True):
@@ -48,6 +50,51 @@ def parse_avro(text: str, references: Sequence[tuple[str, str]]) -> AvroSchema:
     except Exception as error:  # fastavro raises what its own code comes to, RecursionError among it
         raise invalid_schema("Avro", error) from error
     return AvroSchema(schema, named)
+
+
+def normal_avro(text: str, _: AvroSchema) -> str:
+    """Returns the text that all spellings of a schema share, with its docs, defaults and other attributes.
+
+    It is never much longer than the schema: names lose what their namespace says, and gain nothing.
+    """
+    return sorted_json(_normal(load_json(text), ""))
+
+
+def _normal(schema: Any, namespace: str) -> Any:
+    """Returns a part of a schema that is valid in a namespace, in its shortest spelling."""
+    if isinstance(schema, str):
+        return _short(schema, namespace)
+    if isinstance(schema, list):
+        return [_normal(each, namespace) for each in schema]
+    kind = schema["type"]
+    if len(schema) == 1:
+        return _normal(kind, namespace)
+    if kind not in _NAMED:
+        inner = [name for name in ("type", "items", "values") if name in schema]
+        return schema | {name: _normal(schema[name], namespace) for name in inner}
+    own, _, name = schema["name"].rpartition(".")
+    own = own or ("" if "." in schema["name"] else schema.get("namespace") or namespace)
+    told = {key: value for key, value in schema.items() if key != "namespace"} | {"name": name}
+    if own != namespace:
+        told["namespace"] = own
+    if "aliases" in schema:
+        told["aliases"] = [_short(each, own) for each in schema["aliases"]]
+    if "fields" in schema:
+        told["fields"] = [_normal_field(each, own) for each in schema["fields"]]
+    return told
+
+
+def _normal_field(field: Any, namespace: str) -> Any:
+    told = field | {"type": _normal(field["type"], namespace)}
+    if told.get("order") == "ascending":
+        del told["order"]
+    return told
+
+
+def _short(name: str, namespace: str) -> str:
+    """Returns a name as it is written in a namespace."""
+    own, _, unqualified = name.rpartition(".")
+    return unqualified if own and own == namespace and unqualified not in _PRIMITIVES else name
 
 
 def avro_problems(reader: AvroSchema, writer: AvroSchema) -> list[str]:

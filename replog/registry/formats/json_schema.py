@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from replog.registry.formats.problems import STEPS_MAX, Undecided, invalid_schema, load_json
+from replog.registry.formats.problems import STEPS_MAX, Undecided, invalid_schema, load_json, sorted_json
 
 _TYPES: Final = ("null", "boolean", "object", "array", "string", "number", "integer")
 _ANNOTATIONS: Final = frozenset(
@@ -73,6 +73,11 @@ def parse_json_schema(text: str, references: Sequence[tuple[str, str]]) -> JsonS
     except Exception as error:  # SchemaError, and what a hostile one makes its library raise
         raise invalid_schema("JSON", error) from error
     return JsonSchema(schema, {name: load_json(referred) for name, referred in references})
+
+
+def normal_json(text: str, _: JsonSchema) -> str:
+    """Returns the text that a schema has in whatever order the members of its objects are."""
+    return sorted_json(load_json(text))
 
 
 def json_problems(reader: JsonSchema, writer: JsonSchema) -> list[str]:

@@ -30,6 +30,11 @@ def canonical_json(text: str) -> str:
     return msgspec.json.encode(load_json(text)).decode()
 
 
+def sorted_json(value: object) -> str:
+    """Returns a text of JSON without blanks, in which the members of each object are in order."""
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
 def load_json(text: str) -> Any:
     """Returns what a text of JSON stands for.
 

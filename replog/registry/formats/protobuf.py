@@ -66,6 +66,28 @@ def serialized(schema: ProtobufSchema) -> str:
     return base64.b64encode(schema.file.SerializeToString(deterministic=True)).decode()
 
 
+def normal_protobuf(_: str, schema: ProtobufSchema) -> str:
+    """Returns the base64 of the file's descriptor, alike for what `.proto` texts and clients say differently: file names, blanks, comments."""
+    file = FileDescriptorProto()
+    file.CopyFrom(schema.file)
+    file.name = _MAIN
+    file.ClearField("source_code_info")
+    messages = list(file.message_type)
+    for message in messages:
+        messages += message.nested_type
+        _drop_implied_names([*message.field, *message.extension])
+    _drop_implied_names(file.extension)
+    return base64.b64encode(file.SerializeToString(deterministic=True)).decode()
+
+
+def _drop_implied_names(fields: Iterable[FieldDescriptorProto]) -> None:
+    """Takes out names for JSON that follow from the fields' own: protoc writes them, most libraries do not."""
+    for field in fields:
+        first, *others = field.name.split("_")
+        if field.json_name == first + "".join(each[:1].upper() + each[1:] for each in others):
+            field.ClearField("json_name")
+
+
 def protobuf_problems(reader: ProtobufSchema, writer: ProtobufSchema) -> list[str]:
     """Returns why the reader does not understand all that the writer wrote; nothing: it does."""
     if reader.file.package != writer.file.package:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from replog.registry.formats.avro import avro_problems, parse_avro
-from replog.registry.formats.json_schema import json_problems, parse_json_schema
-from replog.registry.formats.problems import Undecided, canonical_json
-from replog.registry.formats.protobuf import parse_protobuf, protobuf_problems
+from replog.registry.formats.avro import avro_problems, normal_avro, parse_avro
+from replog.registry.formats.json_schema import json_problems, normal_json, parse_json_schema
+from replog.registry.formats.problems import Undecided, canonical_json, invalid_schema
+from replog.registry.formats.protobuf import normal_protobuf, parse_protobuf, protobuf_problems
 from replog.registry.model import CompatibilityLevel, SchemaKind
 
 References = tuple[tuple[str, str], ...]
@@ -21,19 +21,21 @@ class SchemaFormat(NamedTuple):
 
     Attributes:
         canonical: The text that equal schemas share.
+        normal: The text that all spellings of a schema share, of a text that was parsed and what came of it.
         parse: The schema in a text, with what it refers to; RegistryRefusedError where it is none.
         problems: Why the first does not read what the second wrote; Undecided where that is not known.
     """
 
     canonical: Callable[[str], str]
+    normal: Callable[[str, Any], str]
     parse: Callable[[str, Sequence[tuple[str, str]]], Any]
     problems: Callable[[Any, Any], list[str]]
 
 
 FORMATS: Final[Mapping[SchemaKind, SchemaFormat]] = {
-    SchemaKind.AVRO: SchemaFormat(canonical_json, parse_avro, avro_problems),
-    SchemaKind.JSON: SchemaFormat(canonical_json, parse_json_schema, json_problems),
-    SchemaKind.PROTOBUF: SchemaFormat(str.strip, parse_protobuf, protobuf_problems),
+    SchemaKind.AVRO: SchemaFormat(canonical_json, normal_avro, parse_avro, avro_problems),
+    SchemaKind.JSON: SchemaFormat(canonical_json, normal_json, parse_json_schema, json_problems),
+    SchemaKind.PROTOBUF: SchemaFormat(str.strip, normal_protobuf, parse_protobuf, protobuf_problems),
 }
 
 
@@ -49,6 +51,14 @@ class ParsableSchema(NamedTuple):
 def parsed(schema: ParsableSchema) -> Any:
     """Returns a schema as its kind parses it; raises RegistryRefusedError where it is none."""
     return FORMATS[schema.kind].parse(schema.text, schema.references)
+
+
+def normal_text(schema: ParsableSchema) -> str:
+    """Returns the text that all spellings of a schema share; raises RegistryRefusedError where it is none."""
+    try:
+        return FORMATS[schema.kind].normal(schema.text, parsed(schema))
+    except RecursionError as error:
+        raise invalid_schema(schema.kind, error) from error
 
 
 def incompatibilities(new: ParsableSchema, earlier: Sequence[ParsableSchema], level: CompatibilityLevel) -> list[str]:
