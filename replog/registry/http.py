@@ -13,6 +13,7 @@ from aiohttp import web
 from replog._version import __version__
 from replog.config.kinds import names_loopback
 from replog.registry.model import (
+    DEFAULT_CONTEXT,
     INVALID_LEVEL,
     INVALID_MODE,
     INVALID_SUBJECT,
@@ -24,6 +25,8 @@ from replog.registry.model import (
     RegistryRefusedError,
     SchemaContent,
     SchemaKind,
+    context_of,
+    subject_in,
 )
 from replog.registry.service import RegistryService, content_json, says_something, version_json
 from replog.registry.state import LATEST, RegistryState
@@ -37,6 +40,7 @@ BODY_BYTES_MAX: Final = 2 << 20
 REQUESTS_MAX: Final = 256
 """Requests that are answered at once; further ones are refused with 503."""
 
+EVERY_CONTEXT: Final = ":*:"
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _log = logging.getLogger(__name__)
 
@@ -112,7 +116,7 @@ class _Handlers:
         self._cluster_id = cluster_id
 
     def routes(self) -> list[web.RouteDef]:
-        """Returns which method answers which request."""
+        """Returns which method answers which request; each path stands for the default context, and below `/contexts/C` for that one."""
         version = "/subjects/{subject}/versions/{version}"
         compatibility = "/compatibility/subjects/{subject}/versions"
         gets: dict[str, Any] = {
@@ -156,7 +160,12 @@ class _Handlers:
             "/mode/{subject}": self._drop_mode,
         }
         every = {"GET": gets, "POST": posts, "PUT": puts, "DELETE": deletes}
-        return [web.route(method, path, handler) for method, some in every.items() for path, handler in some.items()]
+        return [
+            web.route(method, base + path, handler)
+            for base in ("", "/contexts/{context}")
+            for method, some in every.items()
+            for path, handler in some.items()
+        ]
 
     # ---- the server ------------------------------------------------------------------------------------------------
 
@@ -170,7 +179,8 @@ class _Handlers:
         return _Answer({"version": f"replog {__version__}", "commitId": ""})
 
     async def _contexts(self, request: web.Request) -> _Answer:
-        return _Answer(_page(request, ["."]))
+        found = {DEFAULT_CONTEXT, *map(context_of, await self._service.read(RegistryState.subjects))}
+        return _Answer(_page(request, sorted(found)))
 
     async def _types(self, _: web.Request) -> _Answer:
         return _Answer([SchemaKind.JSON, SchemaKind.PROTOBUF, SchemaKind.AVRO])
@@ -178,10 +188,10 @@ class _Handlers:
     # ---- subjects --------------------------------------------------------------------------------------------------
 
     async def _subjects(self, request: web.Request) -> _Answer:
-        prefix = request.query.get("subjectPrefix", "")
+        prefix = request.query.get("subjectPrefix", "" if "context" in request.match_info else EVERY_CONTEXT)
         deleted, only = _flag(request, "deleted"), _flag(request, "deletedOnly")
         names = await self._service.read(lambda state: state.subjects(deleted=deleted, deleted_only=only))
-        return _Answer(_page(request, [name for name in names if name.startswith(prefix.removeprefix(":*:"))]))
+        return _Answer(_page(request, [name for name in names if _begins(name, prefix, _context(request))]))
 
     async def _versions(self, request: web.Request) -> _Answer:
         subject, deleted = _subject(request), _flag(request, "deleted")
@@ -192,7 +202,7 @@ class _Handlers:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
         ask = self._service.read if number == LATEST else self._service.find
         found = await ask(lambda state: state.version(subject, number, deleted=deleted))
-        return _Answer(version_json(found) | await self._content(request, found.content))
+        return _Answer(version_json(found) | await self._content(request, context_of(subject), found.content))
 
     async def _version_schema(self, request: web.Request) -> web.Response:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
@@ -229,28 +239,28 @@ class _Handlers:
     # ---- schemas by id ---------------------------------------------------------------------------------------------
 
     async def _schema(self, request: web.Request) -> _Answer:
-        schema_id = _whole(request.match_info["id"])
-        content = await self._service.find(lambda state: state.content(schema_id))
-        return _Answer(await self._content(request, content))
+        context, schema_id = _id(request)
+        content = await self._service.find(lambda state: state.content(context, schema_id))
+        return _Answer(await self._content(request, context, content))
 
-    async def _content(self, request: web.Request, content: SchemaContent) -> Any:
+    async def _content(self, request: web.Request, context: str, content: SchemaContent) -> Any:
         """Returns a schema as it is asked for; `format=serialized`: of Protocol Buffers, its descriptor."""
         if request.query.get("format") == "serialized":
-            content = await self._service.serialized(content)
+            content = await self._service.serialized(context, content)
         return content_json(content)
 
     async def _schema_text(self, request: web.Request) -> web.Response:
-        schema_id = _whole(request.match_info["id"])
-        return _text(await self._service.find(lambda state: state.content(schema_id)))
+        place = _id(request)
+        return _text(await self._service.find(lambda state: state.content(*place)))
 
     async def _schema_subjects(self, request: web.Request) -> _Answer:
-        schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")
-        users = await self._service.read(lambda state: state.users(schema_id, deleted=deleted))
+        place, deleted = _id(request), _flag(request, "deleted")
+        users = await self._service.read(lambda state: state.users(*place, deleted=deleted))
         return _Answer(_page(request, sorted({each.subject for each in users})))
 
     async def _schema_versions(self, request: web.Request) -> _Answer:
-        schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")
-        users = await self._service.read(lambda state: state.users(schema_id, deleted=deleted))
+        place, deleted = _id(request), _flag(request, "deleted")
+        users = await self._service.read(lambda state: state.users(*place, deleted=deleted))
         return _Answer(_page(request, [{"subject": each.subject, "version": each.version} for each in users]))
 
     # ---- compatibility ---------------------------------------------------------------------------------------------
@@ -267,7 +277,7 @@ class _Handlers:
         subject, falls_back = _subject_or_all(request), _flag(request, "defaultToGlobal")
 
         def question(state: RegistryState) -> CompatibilityLevel:
-            found = state.level(subject) or (state.level(None) if falls_back else None)
+            found = state.level_for(subject) if falls_back else state.level(subject)
             if found is None:
                 raise RegistryRefusedError(
                     LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
@@ -291,7 +301,7 @@ class _Handlers:
         subject, falls_back = _subject_or_all(request), _flag(request, "defaultToGlobal")
 
         def question(state: RegistryState) -> RegistryMode:
-            found = state.mode(subject) or (state.mode(None) if falls_back else None)
+            found = state.mode_for(subject) if falls_back else state.mode(subject)
             if found is None:
                 raise RegistryRefusedError(
                     MODE_NOT_SET, f"Subject '{subject}' does not have subject-level mode configured"
@@ -310,23 +320,41 @@ class _Handlers:
 
 
 def _subject(request: web.Request) -> str:
-    """Returns the subject in a path; that of the default context may be written with it.
-
-    Raises:
-        RegistryRefusedError: 42208: it is of another context.
-    """
-    subject = request.match_info["subject"].removeprefix(":.:")
-    if subject.startswith(":."):
-        raise RegistryRefusedError(
-            INVALID_SUBJECT,
-            f"'{subject[:100]}' is of another context, and this registry has one only: leave the context out",
-        )
-    return subject
+    """Returns the name by which the subject in a path is kept; without one, or with a context alone, it is empty but for that."""
+    return subject_in(_context(request), request.match_info.get("subject", ""))
 
 
 def _subject_or_all(request: web.Request) -> str | None:
-    """Returns the subject in a path; None where it is of all subjects."""
-    return _subject(request) if "subject" in request.match_info else None
+    """Returns the subject in a path, or its context; None where it is of all."""
+    return _subject(request) or None
+
+
+def _context(request: web.Request) -> str:
+    """Returns the context whose path was asked for.
+
+    Raises:
+        RegistryRefusedError: 42208: it is no name of one.
+    """
+    context = request.match_info.get("context", DEFAULT_CONTEXT).strip(":")
+    if not context.startswith(".") or ":" in context:
+        raise RegistryRefusedError(
+            INVALID_SUBJECT, f"the name of a context begins with a dot and has no colon, unlike {context[:100]!r}"
+        )
+    return context
+
+
+def _id(request: web.Request) -> tuple[str, int]:
+    """Returns the id in a path, and the context that it is of: that of the `subject` in the query, if there is one."""
+    subject = subject_in(_context(request), request.query.get("subject", ""))
+    return context_of(subject), _whole(request.match_info["id"])
+
+
+def _begins(subject: str, prefix: str, context: str) -> bool:
+    """Returns whether a subject begins with a prefix; one without a context is of `context`."""
+    if prefix.startswith(EVERY_CONTEXT):
+        context, prefix = context_of(subject), prefix.removeprefix(EVERY_CONTEXT)
+    whole = subject_in(context, prefix)
+    return context_of(subject) == context_of(whole) and subject.startswith(whole)
 
 
 def _page(request: web.Request, found: list[T]) -> list[T]:

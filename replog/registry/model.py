@@ -51,7 +51,7 @@ class SchemaReference(msgspec.Struct, frozen=True):
 
 
 class SchemaContent(msgspec.Struct, frozen=True):
-    """A schema by what it says; equal contents have one id, in whatever subjects they are, and more only by an import."""
+    """A schema by what it says; equal contents have one id in a context, in whatever subjects they are, and more only by an import."""
 
     kind: SchemaKind
     text: str
@@ -64,7 +64,7 @@ class SchemaVersion(msgspec.Struct, frozen=True):
     Attributes:
         subject: The name of the subject.
         version: From 1 on.
-        id: The id of the content, from 1 on.
+        id: The id of the content in the subject's context, from 1 on.
         content: The schema.
         deleted: It was deleted softly: it is found by its id, and where deleted ones are asked for.
     """
@@ -108,6 +108,31 @@ class SetMode(msgspec.Struct, frozen=True, tag="mode"):
 
 
 Change = AddVersion | DeleteVersions | SetLevel | SetMode
+
+
+DEFAULT_CONTEXT: Final = "."
+
+
+def subject_in(context: str, subject: str) -> str:
+    """Returns the name by which a subject is kept: `s` in the default context, `:.context:s` in another one.
+
+    Args:
+        context: The context of a subject that names none.
+        subject: A subject, with or without its context; `:.context:` is all of a context.
+    """
+    if subject.startswith(":."):
+        context, _, subject = subject[1:].partition(":")
+    return subject if context == DEFAULT_CONTEXT else f":{context}:{subject}"
+
+
+def context_of(subject: str) -> str:
+    """Returns the context of a subject as it is kept."""
+    return subject[1:].partition(":")[0] if subject.startswith(":.") else DEFAULT_CONTEXT
+
+
+def is_whole_context(subject: str) -> bool:
+    """Returns whether a name stands for all subjects of a context: it has a level and a mode, and no versions."""
+    return subject == subject_in(context_of(subject), "")
 
 
 class RegistryRefusedError(ReplogError):

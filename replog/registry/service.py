@@ -13,7 +13,6 @@ from replog.registry.formats.protobuf import serialized
 from replog.registry.formats.table import FORMATS, ParsableSchema, incompatibilities, normal_text, parsed
 from replog.registry.model import (
     DEFAULT_LEVEL,
-    DEFAULT_MODE,
     INCOMPATIBLE,
     INVALID_SCHEMA,
     INVALID_SUBJECT,
@@ -40,6 +39,8 @@ from replog.registry.model import (
     SchemaVersion,
     SetLevel,
     SetMode,
+    context_of,
+    is_whole_context,
 )
 from replog.registry.state import RegistryState
 
@@ -126,7 +127,7 @@ class RegistryService:
         """
         _require_subject(subject)
         given = _given(body)
-        content = await self._content(given, normalize=normalize)
+        content = await self._content(subject, given, normalize=normalize)
         if (given.id or 0) > 0:
             return await self._import(subject, content, given)
         made: list[SchemaVersion] = []
@@ -138,11 +139,12 @@ class RegistryService:
                 return None
             _require_mode(state, subject, RegistryMode.READWRITE)
             _require_room(state, content)
-            schema_id = state.id_of(content) or state.last_id + 1
+            context = context_of(subject)
+            schema_id = state.id_of(context, content) or state.last_id(context) + 1
             added = AddVersion(subject, _next_version(state, subject), schema_id, content)
             _require_numbers(added)
             if problems := await self._problems(state, subject, content, state.versions(subject)):
-                level = _level(state, subject)
+                level = state.level_for(subject)
                 told = "; ".join(problems[:20])
                 raise RegistryRefusedError(
                     INCOMPATIBLE,
@@ -161,7 +163,7 @@ class RegistryService:
         Raises:
             RegistryRefusedError: The subject is not in the mode IMPORT, or the id or the version is another schema's (42205).
         """
-        parsable = _parsable(await self.read(lambda state: state), content)
+        parsable = _parsable(await self.read(lambda state: state), context_of(subject), content)
         async with self._checks:
             await asyncio.to_thread(parsed, parsable)
         made: list[SchemaVersion] = []
@@ -183,11 +185,11 @@ class RegistryService:
         await self._log.change(decide)
         return made[0]
 
-    async def _content(self, given: _Body, *, normalize: bool) -> SchemaContent:
+    async def _content(self, subject: str, given: _Body, *, normalize: bool) -> SchemaContent:
         content = _content_of(given)
         if not normalize:
             return content
-        schema = _parsable(await self.read(lambda state: state), content)
+        schema = _parsable(await self.read(lambda state: state), context_of(subject), content)
         async with self._checks:
             text = await asyncio.to_thread(normal_text, schema)
         _require_size(text)
@@ -199,7 +201,7 @@ class RegistryService:
         Raises:
             RegistryRefusedError: 40401, 40403: there is no such subject, or none of its versions has it.
         """
-        content = await self._content(_given(body), normalize=normalize)
+        content = await self._content(subject, _given(body), normalize=normalize)
 
         def question(state: RegistryState) -> SchemaVersion:
             state.versions_or_raise(subject, deleted=deleted)
@@ -226,17 +228,18 @@ class RegistryService:
         self, state: RegistryState, subject: str, content: SchemaContent, earlier: Iterable[SchemaVersion]
     ) -> list[str]:
         """Parses a schema and compares it with others, in a thread: large ones take longer than a loop should wait."""
-        new = _parsable(state, content)
-        others = [_parsable(state, each.content) for each in earlier]
-        level = _level(state, subject)
+        context = context_of(subject)
+        new = _parsable(state, context, content)
+        others = [_parsable(state, context, each.content) for each in earlier]
+        level = state.level_for(subject)
         async with self._checks:
             return await asyncio.to_thread(_parsed_problems, new, others, level)
 
-    async def serialized(self, content: SchemaContent) -> SchemaContent:
+    async def serialized(self, context: str, content: SchemaContent) -> SchemaContent:
         """Returns a schema of Protocol Buffers as the base64 of its descriptor; others as they are."""
         if content.kind is not SchemaKind.PROTOBUF:
             return content
-        schema = _parsable(self._log.state, content)
+        schema = _parsable(self._log.state, context, content)
         async with self._checks:
             text = await asyncio.to_thread(lambda: serialized(parsed(schema)))
         return SchemaContent(content.kind, text, content.references)
@@ -390,9 +393,9 @@ def _require_size(text: str) -> None:
         )
 
 
-def _parsable(state: RegistryState, content: SchemaContent) -> ParsableSchema:
+def _parsable(state: RegistryState, context: str, content: SchemaContent) -> ParsableSchema:
     try:
-        closure = state.closure(content)
+        closure = state.closure(context, content)
     except RegistryRefusedError as error:
         raise RegistryRefusedError(INVALID_SCHEMA, f"Invalid schema: a reference leads nowhere: {error}") from error
     if len(closure) > CLOSURE_MAX:
@@ -405,12 +408,8 @@ def _parsed_problems(new: ParsableSchema, others: list[ParsableSchema], level: C
     return incompatibilities(new, others, level)
 
 
-def _level(state: RegistryState, subject: str) -> CompatibilityLevel:
-    return state.level(subject) or state.level(None) or DEFAULT_LEVEL
-
-
 def _require_subject(subject: str) -> None:
-    if not subject or len(subject) > SUBJECT_LENGTH_MAX or not subject.isprintable():
+    if is_whole_context(subject) or len(subject) > SUBJECT_LENGTH_MAX or not subject.isprintable():
         raise RegistryRefusedError(
             INVALID_SUBJECT,
             f"a subject is 1 to {SUBJECT_LENGTH_MAX} printable characters, not {subject[:SUBJECT_LENGTH_MAX]!r}",
@@ -418,25 +417,25 @@ def _require_subject(subject: str) -> None:
 
 
 def _require_writable(state: RegistryState, subject: str) -> None:
-    if _mode(state, subject) is RegistryMode.READONLY:
+    if state.mode_for(subject) is RegistryMode.READONLY:
         raise RegistryRefusedError(NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
 
 
 def _require_mode(state: RegistryState, subject: str, mode: RegistryMode) -> None:
     _require_writable(state, subject)
-    if _mode(state, subject) is not mode:
+    if state.mode_for(subject) is not mode:
         name, how = ("import", "without") if mode is RegistryMode.IMPORT else ("read-write", "with")
         raise RegistryRefusedError(
             NOT_PERMITTED, f"Subject '{subject}' is not in {name} mode: set the mode {mode}, or register {how} an id"
         )
 
 
-def _mode(state: RegistryState, subject: str) -> RegistryMode:
-    return state.mode(subject) or state.mode(None) or DEFAULT_MODE
-
-
 def _require_none(state: RegistryState, subject: str | None) -> None:
-    if state.subjects(deleted=True) if subject is None else state.versions(subject, deleted=True):
+    if subject is None or is_whole_context(subject):
+        is_used = any(name.startswith(subject or "") for name in state.subjects(deleted=True))
+    else:
+        is_used = bool(state.versions(subject, deleted=True))
+    if is_used:
         raise RegistryRefusedError(
             NOT_PERMITTED,
             "Cannot import since there are schemas already, also such as are deleted softly: delete them for good, or ask with force=true",
@@ -449,7 +448,8 @@ def _require_free(state: RegistryState, added: AddVersion) -> None:
         raise RegistryRefusedError(
             NOT_PERMITTED, f"Overwriting version {added.version} of '{added.subject}' is not permitted"
         )
-    if state.has_id(added.id) and state.content(added.id) != added.content:
+    context = context_of(added.subject)
+    if state.has_id(context, added.id) and state.content(context, added.id) != added.content:
         raise RegistryRefusedError(NOT_PERMITTED, f"Overwrite new schema with id {added.id} is not permitted.")
 
 

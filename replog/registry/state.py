@@ -22,6 +22,8 @@ from replog.registry.model import (
     SchemaVersion,
     SetLevel,
     SetMode,
+    context_of,
+    subject_in,
 )
 from replog.registry.records import LoggedChange
 
@@ -32,22 +34,21 @@ LATEST = -1
 
 
 class RegistryState:
-    """Subjects, schemas by id, levels and modes.
+    """Subjects, schemas by id, levels and modes.  Each context has its own ids, and its subjects their names with it (`subject_in`).
 
     Attributes:
         revision: The number of changes that counted.
-        last_id: The largest id that was ever given; none is given again, also when its schema is deleted for good.
         schema_bytes: The characters of all schemas together.
     """
 
     def __init__(self) -> None:
         self.revision = 0
-        self.last_id = 0
         self.schema_bytes = 0
-        self._contents: dict[int, SchemaContent] = {}
-        self._ids: dict[SchemaContent, set[int]] = {}
+        self._last_ids: dict[str, int] = {}
+        self._contents: dict[tuple[str, int], SchemaContent] = {}
+        self._ids: dict[tuple[str, SchemaContent], set[int]] = {}
         self._subjects: dict[str, dict[int, SchemaVersion]] = {}
-        self._users: dict[int, set[tuple[str, int]]] = {}
+        self._users: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self._levels: dict[str | None, CompatibilityLevel] = {}
         self._modes: dict[str | None, RegistryMode] = {}
 
@@ -74,13 +75,15 @@ class RegistryState:
                 _set_or_drop(self._modes, subject, mode)
 
     def _add(self, added: SchemaVersion) -> None:
-        self.last_id = max(self.last_id, added.id)
-        if added.id not in self._contents:
-            self._contents[added.id] = added.content
-            self._ids.setdefault(added.content, set()).add(added.id)
+        context = context_of(added.subject)
+        place = context, added.id
+        self._last_ids[context] = max(self.last_id(context), added.id)
+        if place not in self._contents:
+            self._contents[place] = added.content
+            self._ids.setdefault((context, added.content), set()).add(added.id)
             self.schema_bytes += len(added.content.text)
         self._subjects.setdefault(added.subject, {})[added.version] = added
-        self._users.setdefault(added.id, set()).add((added.subject, added.version))
+        self._users.setdefault(place, set()).add((added.subject, added.version))
 
     def _delete(self, subject: str, version: int, *, permanent: bool) -> None:
         versions = self._subjects.get(subject, {})
@@ -93,13 +96,15 @@ class RegistryState:
         del versions[version]
         if not versions:
             del self._subjects[subject]
-        users = self._users[found.id]
+        context = context_of(subject)
+        users = self._users[context, found.id]
         users.discard((subject, version))
         if not users:
-            del self._users[found.id], self._contents[found.id]
-            self._ids[found.content].discard(found.id)
-            if not self._ids[found.content]:
-                del self._ids[found.content]
+            del self._users[context, found.id], self._contents[context, found.id]
+            ids = self._ids[context, found.content]
+            ids.discard(found.id)
+            if not ids:
+                del self._ids[context, found.content]
             self.schema_bytes -= len(found.content.text)
 
     # ---- questions -------------------------------------------------------------------------------------------------
@@ -108,6 +113,10 @@ class RegistryState:
     def versions_count(self) -> int:
         """The number of versions of all subjects."""
         return sum(map(len, self._subjects.values()))
+
+    def last_id(self, context: str) -> int:
+        """Returns the largest id that was ever given in a context; none is given again, also when its schema is deleted for good."""
+        return self._last_ids.get(context, 0)
 
     def subjects(self, *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
         """Returns the names of subjects, sorted: those with a version that is not deleted, or all, or only the deleted ones."""
@@ -148,34 +157,34 @@ class RegistryState:
                 return each
         raise RegistryRefusedError(VERSION_NOT_FOUND, f"Version {number} not found.")
 
-    def content(self, schema_id: int) -> SchemaContent:
+    def content(self, context: str, schema_id: int) -> SchemaContent:
         """Returns a schema by its id.
 
         Raises:
             RegistryRefusedError: 40403: there is none.
         """
-        found = self._contents.get(schema_id)
+        found = self._contents.get((context, schema_id))
         if found is None:
             raise RegistryRefusedError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return found
 
-    def has_id(self, schema_id: int) -> bool:
+    def has_id(self, context: str, schema_id: int) -> bool:
         """Returns whether there is a schema with an id."""
-        return schema_id in self._contents
+        return (context, schema_id) in self._contents
 
-    def users(self, schema_id: int, *, deleted: bool = False) -> list[SchemaVersion]:
+    def users(self, context: str, schema_id: int, *, deleted: bool = False) -> list[SchemaVersion]:
         """Returns the versions that have a schema, by subject and number.
 
         Raises:
             RegistryRefusedError: 40403: there is no such schema.
         """
-        self.content(schema_id)
-        found = (self._subjects[subject][version] for subject, version in sorted(self._users[schema_id]))
+        self.content(context, schema_id)
+        found = (self._subjects[subject][version] for subject, version in sorted(self._users[context, schema_id]))
         return [each for each in found if deleted or not each.deleted]
 
-    def id_of(self, content: SchemaContent) -> int | None:
+    def id_of(self, context: str, content: SchemaContent) -> int | None:
         """Returns the id of a schema, the smallest of several that were imported; None where it has none yet."""
-        return min(self._ids.get(content, ()), default=None)
+        return min(self._ids.get((context, content), ()), default=None)
 
     def with_content(self, subject: str, content: SchemaContent, *, deleted: bool = False) -> SchemaVersion | None:
         """Returns the last version of a subject with a schema; None: none has it."""
@@ -188,35 +197,39 @@ class RegistryState:
             each
             for name in sorted(self._subjects)
             for each in self.versions(name)
-            if any((one.subject, one.version) == (subject, version) for one in each.content.references)
+            if any(
+                (subject_in(context_of(name), one.subject), one.version) == (subject, version)
+                for one in each.content.references
+            )
         ]
 
-    def closure(self, content: SchemaContent) -> list[tuple[str, SchemaContent]]:
-        """Returns what a schema refers to, with the names it has there, each after what it refers to itself.
+    def closure(self, context: str, content: SchemaContent) -> list[tuple[str, SchemaContent]]:
+        """Returns what a schema of a context refers to, with the names it has there, each after what it refers to itself.
 
         Raises:
             RegistryRefusedError: 40401, 40402: something does not exist.
         """
         found: dict[tuple[str, str, int], tuple[str, SchemaContent]] = {}
-        for each in self._referred(content.references):
+        for each in self._referred(context, content.references):
             found.setdefault(each[0], each[1])
         return list(found.values())
 
     def _referred(
-        self, references: tuple[SchemaReference, ...]
+        self, context: str, references: tuple[SchemaReference, ...]
     ) -> Iterator[tuple[tuple[str, str, int], tuple[str, SchemaContent]]]:
         seen: set[tuple[str, str, int]] = set()
-        waiting = [(each, False) for each in reversed(references)]
+        waiting = [(context, each, False) for each in reversed(references)]
         while waiting:
-            reference, is_done = waiting.pop()
-            place = (reference.name, reference.subject, reference.version)
-            content = self.version(reference.subject, reference.version, deleted=True).content
+            context, reference, is_done = waiting.pop()
+            subject = subject_in(context, reference.subject)
+            place = (reference.name, subject, reference.version)
+            content = self.version(subject, reference.version, deleted=True).content
             if is_done:
                 yield place, (reference.name, content)
             elif place not in seen:
                 seen.add(place)
-                waiting.append((reference, True))
-                waiting.extend((each, False) for each in reversed(content.references))
+                waiting.append((context, reference, True))
+                waiting.extend((context_of(subject), each, False) for each in reversed(content.references))
 
     def level(self, subject: str | None) -> CompatibilityLevel | None:
         """Returns the level that is set for a subject; None as subject: that of all others, which is always there."""
@@ -225,6 +238,19 @@ class RegistryState:
     def mode(self, subject: str | None) -> RegistryMode | None:
         """Returns the mode that is set for a subject; None as subject: that of all others, which is always there."""
         return self._modes.get(subject) or (DEFAULT_MODE if subject is None else None)
+
+    def level_for(self, subject: str | None) -> CompatibilityLevel:
+        """Returns the level that holds for a subject: its own, that of its context, or that of all others."""
+        return self.level(subject) or self.level(_whole_context(subject)) or self.level(None) or DEFAULT_LEVEL
+
+    def mode_for(self, subject: str | None) -> RegistryMode:
+        """Returns the mode that holds for a subject, as `level_for`."""
+        return self.mode(subject) or self.mode(_whole_context(subject)) or self.mode(None) or DEFAULT_MODE
+
+
+def _whole_context(subject: str | None) -> str | None:
+    """Returns the name under which a level and a mode of all of a subject's context are kept; None: they are those of all others."""
+    return subject_in(context_of(subject or ""), "") or None
 
 
 def _set_or_drop(table: dict[str | None, T], subject: str | None, given: T | None) -> None:

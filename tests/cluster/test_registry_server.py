@@ -28,6 +28,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 import replog
 from replog.client import Admin
+from replog.codecs.registry import SchemaRegistry
 from replog.errors import ConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from replog.registry import RegistryServer
 from tests.cluster.cli_runs import command
@@ -134,7 +135,7 @@ def ask_for_what_is_not_there(url: str) -> None:
         assert client.register_schema("a", Schema(avro("A"), "AVRO", [], None, RuleSet([], []))) == 1
         assert refused(client.set_config, "a", ServerConfig(full, compatibility_group="major")) == 42203
         assert client.set_config("a", ServerConfig(full))["compatibility"] == "FULL"
-        assert refused(client.register_schema, ":.other:a", Schema(avro("A"), "AVRO")) == 42208
+        assert refused(client.register_schema, ":.other:", Schema(avro("A"), "AVRO")) == 42208
         assert client.register_schema(":.:b", Schema(avro("A"), "AVRO")) == 1
         assert client.get_contexts() == ["."]
         assert [client.get_subjects(offset=at, limit=1) for at in (0, 1, 2)] == [["a"], ["b"], []]
@@ -171,6 +172,47 @@ ORDER_SPELLED: tuple[dict[str, Any], ...] = (
 async def test_normalized_schemas_have_one_id_however_they_are_spelled(servers: str) -> None:
     async with RegistryServer(servers, listen="127.0.0.1:0") as server:
         await asyncio.to_thread(register_what_is_spelled_differently, server.url)
+
+
+def use_contexts(url: str) -> None:
+    """One client names contexts, another has one in its url and knows nothing of them."""
+    a, b = (Schema(avro(name), "AVRO") for name in "ab")
+    inside = {"url": f"{url}/contexts/.c", "max.retries": 0}
+    with SchemaRegistryClient({"url": url, "max.retries": 0}) as client, SchemaRegistryClient(inside) as other:
+        assert [client.register_schema(subject, a) for subject in ("s", ":.c:s", ":.:t")] == [1, 1, 1]
+        assert (client.register_schema(":.c:t", b), other.register_schema("t", b)) == (2, 2)
+        assert other.get_schema(2).schema_str == client.get_schema(2, ":.c:").schema_str
+        assert refused(client.get_schema, 2) == 40403
+        using = Schema('{"type":"array","items":"a"}', "AVRO", [SchemaReference("a", "s", 1)])
+        assert other.register_schema("u", using) == 3
+        assert refused(other.delete_subject, "s") == 42206
+        assert client.delete_subject("s") == [1]
+        assert (client.get_contexts(), client.get_subjects()) == ([".", ".c"], [":.c:s", ":.c:t", ":.c:u", "t"])
+        assert other.get_subjects() == [":.c:s", ":.c:t", ":.c:u"]
+        prefixes = ("", "t", ":.c:t", ":*:t")
+        assert [client.get_subjects(subject_prefix=each) for each in prefixes] == [
+            ["t"],
+            ["t"],
+            [":.c:t"],
+            [":.c:t", "t"],
+        ]
+        assert (client.get_version(":.c:t", 1).subject, other.get_version("t", 1).schema_id) == (":.c:t", 2)
+        client.set_compatibility(":.c:", "NONE")
+        string = Schema('"string"', "AVRO")
+        assert (other.register_schema("t", string), refused(client.register_schema, "t", string)) == (4, 409)
+        assert (client.update_mode(":.d:", "IMPORT"), refused(client.update_mode, ":.c:", "IMPORT")) == (
+            "IMPORT",
+            42205,
+        )
+        assert refused(client._rest_client.get, "contexts/c/subjects") == 42208
+
+
+async def test_contexts_keep_their_subjects_and_ids_apart(servers: str) -> None:
+    async with RegistryServer(servers, listen="127.0.0.1:0") as server:
+        await asyncio.to_thread(use_contexts, server.url)
+        stage = SchemaRegistry(f"{server.url}/contexts/.stage").avro('"string"', subject="fares-value")
+        data = await asyncio.to_thread(stage.encode, "12.50")
+        assert (data[:5], await asyncio.to_thread(stage.decode, data)) == (b"\0\0\0\0\1", "12.50")
 
 
 class Caller:

@@ -15,6 +15,7 @@ from replog.registry.model import (
     SchemaKind,
     SchemaReference,
     SetLevel,
+    subject_in,
 )
 from replog.registry.records import decode_change, encode_change
 from replog.registry.state import LATEST, RegistryState
@@ -39,24 +40,24 @@ def test_of_two_servers_that_register_at_once_the_first_in_the_log_wins() -> Non
     state, counted = replayed((1, first), (1, second), (1, first), (2, AddVersion("s", 2, 2, content("b"))))
     assert counted == [True, False, False, True]
     assert [(each.version, each.id, each.content.text) for each in state.versions("s")] == [(1, 1, "a"), (2, 2, "b")]
-    assert state.id_of(content("b")) == 2
+    assert state.id_of(".", content("b")) == 2
 
 
 def test_an_id_is_never_given_again_and_a_soft_deletion_keeps_it() -> None:
     added = AddVersion("s", 1, 1, content("a"))
     soft, hard = (DeleteVersions("s", (1,), permanent) for permanent in (False, True))
     state, _ = replayed((1, added), (2, soft))
-    assert (state.subjects(), state.subjects(deleted=True), state.content(1).text) == ([], ["s"], "a")
+    assert (state.subjects(), state.subjects(deleted=True), state.content(".", 1).text) == ([], ["s"], "a")
     assert state.version("s", LATEST, deleted=True).deleted
     state, _ = replayed((1, added), (2, soft), (3, hard), (4, hard))
-    assert (state.subjects(deleted=True), state.last_id, state.schema_bytes, state.id_of(content("a"))) == (
+    assert (state.subjects(deleted=True), state.last_id("."), state.schema_bytes, state.id_of(".", content("a"))) == (
         [],
         1,
         0,
         None,
     )
     with pytest.raises(RegistryRefusedError, match="Schema 1 not found"):
-        state.content(1)
+        state.content(".", 1)
 
 
 def test_what_a_schema_refers_to_comes_before_it_once() -> None:
@@ -66,7 +67,7 @@ def test_what_a_schema_refers_to_comes_before_it_once() -> None:
     state, _ = replayed(
         *enumerate((AddVersion(f"s{each.text}", 1, 1 + n, each) for n, each in enumerate((a, b, c))), 1)
     )
-    assert [name for name, _ in state.closure(c)] == ["a", "b"]
+    assert [name for name, _ in state.closure(".", c)] == ["a", "b"]
     assert [each.subject for each in state.referrers("sa", 1)] == ["sb", "sc"]
 
 
@@ -76,6 +77,43 @@ def test_a_level_that_is_taken_back_is_that_of_all_others() -> None:
         (1, SetLevel("s", full)), (2, SetLevel(None, CompatibilityLevel.NONE)), (3, SetLevel("s", None))
     )
     assert (state.level("s"), state.level(None)) == (None, "NONE")
+
+
+def test_contexts_have_ids_levels_and_subjects_of_their_own() -> None:
+    a, b = content("a"), content("b", SchemaReference("a", "s", 1))
+    here, there = AddVersion("s", 1, 1, content("x")), AddVersion(":.c:s", 1, 1, a)
+    using, level = AddVersion(":.c:t", 1, 2, b), SetLevel(":.c:", CompatibilityLevel.NONE)
+    state, _ = replayed((1, here), (2, there), (3, using), (4, level))
+    assert [state.content(context, 1).text for context in (".", ".c")] == ["x", "a"]
+    assert [state.last_id(context) for context in (".", ".c", ".other")] == [1, 2, 0]
+    assert [state.id_of(context, a) for context in (".", ".c")] == [None, 1]
+    assert ([each.text for _, each in state.closure(".c", b)], [each.text for _, each in state.closure(".", b)]) == (
+        ["a"],
+        ["x"],
+    )
+    assert [each.subject for each in state.referrers(":.c:s", 1)] == [":.c:t"]
+    assert state.referrers("s", 1) == []
+    assert [state.level_for(subject) for subject in (":.c:s", "s", None)] == ["NONE", "BACKWARD", "BACKWARD"]
+    state, _ = replayed((1, here), (2, there), (3, DeleteVersions("s", (1,), permanent=True)))
+    assert (state.has_id(".", 1), state.has_id(".c", 1), state.schema_bytes) == (False, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("context", "given", "kept"),
+    [
+        (".", "s", "s"),
+        (".", ":.:s", "s"),
+        (".", ":.c:s", ":.c:s"),
+        (".c", "s", ":.c:s"),
+        (".c", ":.d:s:t", ":.d:s:t"),
+        (".c", ":.:s", "s"),
+        (".", ":.c", ":.c:"),
+        (".", ":.:", ""),
+        (".", ":c:s", ":c:s"),
+    ],
+)
+def test_a_subject_is_kept_by_one_name(context: str, given: str, kept: str) -> None:
+    assert subject_in(context, given) == kept == subject_in(".", kept)
 
 
 def test_records_of_others_are_left_out_and_those_of_a_newer_server_are_not() -> None:
