@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -17,12 +17,13 @@ from replog.client.admin.group_descriptions import PartitionLag
 from replog.client.admin.group_health import GroupWatch
 from replog.client.admin.health import ClusterHealth, cluster_health
 from replog.client.types import OffsetAndTimestamp
-from replog.console.history import SAMPLE_S, LagHistory
+from replog.console.history import SAMPLE_S, History
 from replog.console.kept import KeptAnswer
 from replog.console.settings import ConsoleSettings
 from replog.coordinator.describing.requests import ListedGroup
 from replog.errors import ReplogError
-from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo
+from replog.rpc.messages import LATEST_TIMESTAMP
+from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 from replog.waiting.task_ends import end_tasks
 
 ASK_MS: Final = 5_000
@@ -40,6 +41,9 @@ READERS_MAX: Final = 4
 GROUPS_TOGETHER: Final = 10
 GROUPS_MAX: Final = 100
 """Groups whose lags are asked for in one look, as in the health of the cluster."""
+
+TOPICS_TOGETHER: Final = 100
+"""Topics whose ends are asked for in one look: those of a page, and the first ones for the curves."""
 
 HEALTH_KEPT_S: Final = 2.0
 SIZES_KEPT_S: Final = 15.0
@@ -95,7 +99,8 @@ class Context:
         self.health = KeptAnswer(self._health, HEALTH_KEPT_S)
         self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
         self.all_lags = KeptAnswer(self._all_lags, LAGS_KEPT_S)
-        self.lag_history = LagHistory()
+        self.lag_history = History()
+        self.end_history = History()
         self._noting: asyncio.Task[None] | None = None
         self.readers = asyncio.Semaphore(READERS_MAX)
         self.metadata_reader = asyncio.Lock()
@@ -104,8 +109,8 @@ class Context:
         self.streams = Places(STREAMS_MAX, "searches and tails run; end one of them")
 
     def start(self) -> None:
-        """Begins to note how far groups are behind."""
-        self._noting = asyncio.create_task(self._note_lags(), name="console-lags")
+        """Begins to note how far groups are behind, and where topics end."""
+        self._noting = asyncio.create_task(self._note(), name="console-history")
 
     async def close(self) -> None:
         """Ends what is under way, and the connections."""
@@ -152,6 +157,21 @@ class Context:
         answers = await self.ask_leaders(wanted)
         return {partition.partition: one.offset for answer in answers for partition, one in answer.items()}
 
+    async def ends_of(self, topics: Sequence[TopicInfo]) -> dict[str, int | None]:
+        """Returns the sum of the high watermarks of each topic, None where not all are told; asked for together, each leader once."""
+        wanted: dict[int, dict[tuple[str, int], int]] = {}
+        for each in topics:
+            for one in each.partitions:
+                if one.leader >= 0:
+                    wanted.setdefault(one.leader, {})[each.name, one.partition_id] = LATEST_TIMESTAMP
+        found: dict[str, list[int]] = {each.name: [] for each in topics}
+        for answer in await self.ask_leaders(wanted):
+            for partition, one_end in answer.items():
+                found[partition.topic].append(one_end.offset)
+        return {
+            each.name: sum(ends) if len(ends := found[each.name]) == len(each.partitions) else None for each in topics
+        }
+
     async def lags_of(self, names: Iterable[str]) -> Lags:
         """Returns the lags of groups; those that are gone or not told are left out."""
         names = list(names)
@@ -177,17 +197,23 @@ class Context:
         groups = await self.listed_groups()
         return len(groups), await self.lags_of(group.group_id for group in groups[:GROUPS_MAX])
 
-    async def _note_lags(self) -> None:
-        """Looks at all groups again and again; where brokers do not answer, the curves have a gap."""
+    async def _note(self) -> None:
+        """Looks at groups and topics again and again; where brokers do not answer, the curves have a gap."""
         while True:
-            try:
-                _, found = await self.all_lags.get()
-            except ReplogError as error:
-                _log.debug("the lags of groups are not known now: %s", error)
-            else:
-                sums = {group: sum(each.lag or 0 for each in lags) for group, lags in found.items()}
-                self.lag_history.add(time.time_ns() // 1_000_000, sums)
+            for note in (self._note_lags, self._note_ends):
+                try:
+                    await note()
+                except ReplogError as error:
+                    _log.debug("the curves of the console have a gap: %s", error)
             await asyncio.sleep(SAMPLE_S)
+
+    async def _note_lags(self) -> None:
+        _, found = await self.all_lags.get()
+        self.lag_history.add(_now_ms(), {group: sum(each.lag or 0 for each in lags) for group, lags in found.items()})
+
+    async def _note_ends(self) -> None:
+        found = await self.ends_of(matching((await self.metadata()).topics, "")[:TOPICS_TOGETHER])
+        self.end_history.add(_now_ms(), found)
 
     async def _health(self) -> ClusterHealth:
         return replace(await cluster_health(self.admin), groups=await self._groups.look())
@@ -202,6 +228,16 @@ class Context:
                 name = TopicPartition(replica.topic, replica.partition_id)
                 found[name] = max(found.get(name, 0), replica.size_bytes)
         return found
+
+
+def matching(all_topics: Iterable[TopicInfo], word: str) -> list[TopicInfo]:
+    """Returns the topics whose name holds a text, in any case, by name; internal ones at the end."""
+    found = [each for each in all_topics if word.lower() in each.name.lower()]
+    return sorted(found, key=lambda each: (each.name.startswith("__"), each.name))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def told(answers: Iterable[T | BaseException]) -> list[T]:

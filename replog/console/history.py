@@ -1,4 +1,4 @@
-"""How far groups were behind over the last hour, so that a curve does not begin when somebody opens its page."""
+"""Numbers of the last hour by name, so that a curve does not begin when somebody opens its page."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from collections.abc import Mapping
 from typing import Final
 
 SAMPLE_S: Final = 15.0
-"""The seconds between two looks at all groups."""
+"""The seconds between two looks."""
 
 SAMPLES_MAX: Final = 240
-"""Of one group: an hour."""
+"""Of one name: an hour."""
 
 
-class LagHistory:
-    """The newest samples of the groups that are there; of as many groups as one look tells, see `GROUPS_MAX`."""
+class History:
+    """The newest samples of what is there: of as many names as one look tells."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[tuple[int, int]]] = {}
 
-    def add(self, now_ms: int, lags: Mapping[str, int]) -> None:
-        """Notes how many records each group is behind; what was known of groups that are not named any more is dropped.
+    def add(self, now_ms: int, found: Mapping[str, int | None]) -> None:
+        """Notes what a look has found; what was known of names that are not among it is dropped.
 
         Args:
             now_ms: The time of the look, milliseconds since 1970.
-            lags: The records that each group is behind, by its id.
+            found: The number of each name; None: it is there, and its number is not known now.
         """
-        self._samples = {group: self._samples.get(group) or deque(maxlen=SAMPLES_MAX) for group in lags}
-        for group, lag in lags.items():
-            self._samples[group].append((now_ms, lag))
+        self._samples = {name: self._samples.get(name) or deque(maxlen=SAMPLES_MAX) for name in found}
+        for name, number in found.items():
+            if number is not None:
+                self._samples[name].append((now_ms, number))
 
-    def of(self, group: str) -> list[tuple[int, int]]:
-        """Returns the samples of a group as (milliseconds since 1970, records), the oldest first; none of one that is not known."""
-        return list(self._samples.get(group, ()))
+    def of(self, name: str) -> list[tuple[int, int]]:
+        """Returns the samples of a name as (milliseconds since 1970, number), the oldest first; none of one that is not known."""
+        return list(self._samples.get(name, ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
@@ -11,14 +11,11 @@ from aiohttp import web
 from replog.client import TopicPartition
 from replog.client.admin.health import is_unavailable, is_under_replicated
 from replog.console.asking import answered, number_of, text_of
-from replog.console.context import ASK_MS, CONTEXT, Context, Lags
+from replog.console.context import ASK_MS, CONTEXT, TOPICS_TOGETHER, Context, Lags, matching
 from replog.errors import ReplogError, UnknownTopicOrPartitionError
 from replog.metadata.records import ResourceType
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
-
-ROWS_MAX: Final = 100
-"""Of one page."""
 
 PARTITIONS_MAX: Final = 500
 """Of one topic that are shown."""
@@ -30,17 +27,20 @@ async def topics(request: web.Request) -> web.Response:
     word, page = text_of(request, "search", ""), number_of(request, "page", 0, high=1_000_000)
     all_topics = (await context.metadata()).topics
     found = matching(all_topics, word)
-    shown = found[page * ROWS_MAX : (page + 1) * ROWS_MAX]
+    shown = found[page * TOPICS_TOGETHER : (page + 1) * TOPICS_TOGETHER]
     sizes = await known_sizes(context)
-    ends = await _ends(context, shown)
+    ends = await context.ends_of(shown)
     return answered(
         {
             "topics_count": len(all_topics),
             "matching_count": len(found),
             "page": page,
-            "pages_count": -(-len(found) // ROWS_MAX),
+            "pages_count": -(-len(found) // TOPICS_TOGETHER),
             "now_ms": time.time_ns() // 1_000_000,
-            "topics": [row(topic, sizes, ends.get(topic.name, {})) for topic in shown],
+            "topics": [
+                row(topic, sizes, ends[topic.name]) | {"noted": context.end_history.of(topic.name)[-1:]}
+                for topic in shown
+            ],
         }
     )
 
@@ -67,17 +67,12 @@ async def topic(request: web.Request) -> web.Response:
             "now_ms": time.time_ns() // 1_000_000,
             "partitions_count": len(info.partitions),
             "partitions": [_partition(name, each, starts, ends, sizes) for each in shown],
+            "history": context.end_history.of(name),
             "own_configs": sorted(entry.name for entry in info.configs),
             "configs": configs,
             **groups,
         }
     )
-
-
-def matching(all_topics: Iterable[TopicInfo], word: str) -> list[TopicInfo]:
-    """Returns the topics whose name holds a text, in any case, by name; internal ones at the end."""
-    found = [each for each in all_topics if word.lower() in each.name.lower()]
-    return sorted(found, key=lambda each: (each.name.startswith("__"), each.name))
 
 
 def topic_named(metadata: ClusterMetadata, name: str) -> TopicInfo:
@@ -96,8 +91,14 @@ async def known_sizes(context: Context) -> Mapping[TopicPartition, int]:
         return {}
 
 
-def row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], ends: Mapping[int, int]) -> dict[str, object]:
-    """Returns what the list says of a topic; `end` and `size_bytes` are sums over its partitions, None where not all are told."""
+def row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], end: int | None) -> dict[str, object]:
+    """Returns what the list says of a topic.
+
+    Args:
+        topic: The topic.
+        sizes: The bytes of partitions; where not all of its are there, `size_bytes` is None.
+        end: The sum of its high watermarks; None: not all are told.
+    """
     numbers = [each.partition_id for each in topic.partitions]
     own_sizes = [sizes.get(TopicPartition(topic.name, number)) for number in numbers]
     return {
@@ -106,7 +107,7 @@ def row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], ends: Mapping[int
         "replicas_count": max((len(each.replicas) for each in topic.partitions), default=0),
         "unavailable_count": sum(map(is_unavailable, topic.partitions)),
         "under_replicated_count": sum(map(is_under_replicated, topic.partitions)),
-        "end": sum(ends.values()) if len(ends) == len(numbers) else None,
+        "end": end,
         "size_bytes": None if None in own_sizes else sum(size or 0 for size in own_sizes),
         "configs": {entry.name: entry.value for entry in topic.configs},
     }
@@ -127,20 +128,6 @@ def readers_of(topic: str, lags: Lags) -> list[dict[str, object]]:
                 }
             )
     return sorted(rows, key=lambda each: -int(str(each["lag"])))
-
-
-async def _ends(context: Context, shown: Sequence[TopicInfo]) -> dict[str, dict[int, int]]:
-    """Returns the high watermarks of topics, asked for together: one question for each leader."""
-    wanted: dict[int, dict[tuple[str, int], int]] = {}
-    for each in shown:
-        for one in each.partitions:
-            if one.leader >= 0:
-                wanted.setdefault(one.leader, {})[each.name, one.partition_id] = LATEST_TIMESTAMP
-    found: dict[str, dict[int, int]] = {}
-    for answer in await context.ask_leaders(wanted):
-        for partition, told in answer.items():
-            found.setdefault(partition.topic, {})[partition.partition] = told.offset
-    return found
 
 
 def _partition(

@@ -206,7 +206,12 @@ async def test_a_curve_begins_before_its_page_is_opened(servers: str) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not (history := (await asked.get("group", group="billing"))["history"]):
                 await asyncio.sleep(0.05)
+            while not (topic := await asked.get("topic", topic=TOPIC))["history"]:
+                await asyncio.sleep(0.05)
+        (row,) = (await asked.get("topics", search=TOPIC))["topics"]
     ((_, lag), *_) = history
+    ((_, end), *_) = topic["history"]
+    assert end == sum(each["end"] for each in topic["partitions"]) == row["noted"][0][1]
     assert lag > 0
 
 

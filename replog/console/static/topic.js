@@ -17,29 +17,35 @@ export function topic({ root, argument: name, about, signal, trouble }) {
     const end = total(found.partitions, "end");
     if (end !== null) samples.push({ at: found.now_ms, end });
     if (samples.length > SAMPLES) samples.shift();
-    const rates = samples.slice(1).map((each, index) => Math.max(0, each.end - samples[index].end) / Math.max(0.001, (each.at - samples[index].at) / 1000));
-    fill(body, summary(found, rates), h("h2", {}, "Groups"), groups(found), h("h2", {}, "Partitions"), partitions(found, about), configs(found));
+    const noted = found.history.map(([at, end]) => ({ at, end }));
+    fill(body, summary(found, rates(noted.length ? [...noted.filter((each) => found.now_ms - each.at >= 1000), ...samples.slice(-1)] : samples)), h("h2", {}, "Groups"), groups(found), h("h2", {}, "Partitions"), partitions(found, about), configs(found));
   };
   repeat(signal, 3, look, trouble);
+}
+
+// Records a second between each sample and the one before it, with the time from the first one to the last, in milliseconds.
+function rates(samples) {
+  const values = samples.slice(1).map((each, index) => Math.max(0, each.end - samples[index].end) / Math.max(0.001, (each.at - samples[index].at) / 1000));
+  return { values, time_ms: samples.length ? samples.at(-1).at - samples[0].at : 0 };
 }
 
 function total(partitions, key) {
   return partitions.some((each) => each[key] === null) ? null : partitions.reduce((sum, each) => sum + each[key], 0);
 }
 
-function summary(found, rates) {
-  const values = Object.fromEntries(found.configs.map((each) => [each.name, each.value]));
+function summary(found, { values: rates, time_ms }) {
+  const configured = Object.fromEntries(found.configs.map((each) => [each.name, each.value]));
   const start = total(found.partitions, "start"), end = total(found.partitions, "end");
   const facts = [
     ["records a second", rate(rates.at(-1))],
     ["offsets kept", start === null || end === null ? "–" : number(end - start)],
     ["size of one replica", size(total(found.partitions, "size_bytes"))],
-    ["kept", retention(values)],
+    ["kept", retention(configured)],
     ["partitions", number(found.partitions_count)],
   ];
   return h("div", { class: "tiles" },
     facts.map(([title, value]) => h("div", { class: "tile" }, h("span", {}, title), h("b", {}, value))),
-    rates.length > 1 && h("div", { class: "tile wide" }, h("span", {}, "records a second, since you came"), spark(rates, "records a second")));
+    rates.length > 1 && h("div", { class: "tile wide" }, h("span", {}, `records a second, in the last ${span(time_ms)}`), spark(rates, "records a second")));
 }
 
 function groups(found) {

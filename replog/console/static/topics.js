@@ -28,7 +28,7 @@ export function topics({ root, query, signal, trouble }) {
     state(each),
   ]), "Topics");
   const measured = (each, now) => {
-    const last = ends.get(each.name);
+    const [noted] = each.noted, last = ends.get(each.name) || (noted && { now: noted[0], end: noted[1], rate: null });
     if (each.end === null) return null;
     if (last && now - last.now < 1000) return last.rate;
     const found = last ? Math.max(0, each.end - last.end) / ((now - last.now) / 1000) : null;

@@ -16,7 +16,7 @@ from replog.cli.views.group_reset import Target, Where
 from replog.config.server import ServerConfig
 from replog.console.asking import offsets_of_text
 from replog.console.groups import target_of
-from replog.console.history import SAMPLES_MAX, LagHistory
+from replog.console.history import SAMPLES_MAX, History
 from replog.console.kept import KeptAnswer
 from replog.console.overview import snapshots_in
 from replog.console.shown_records import ShownData, data
@@ -82,12 +82,14 @@ def test_offsets_that_are_none_are_refused(wrong: str) -> None:
         offsets_of_text(wrong)
 
 
-def test_lags_of_the_last_hour_are_kept_of_the_groups_that_are_there() -> None:
-    history = LagHistory()
+def test_numbers_of_the_last_hour_are_kept_of_what_is_there() -> None:
+    history = History()
     for number in range(SAMPLES_MAX + 10):
         history.add(number, {"g": 2 * number, "gone": 1} if number < SAMPLES_MAX else {"g": 2 * number})
     assert (history.of("gone"), history.of("unknown")) == ([], [])
     assert history.of("g") == [(number, 2 * number) for number in range(10, SAMPLES_MAX + 10)]
+    history.add(SAMPLES_MAX + 10, {"g": None})
+    assert len(history.of("g")) == SAMPLES_MAX, "what is not known for once is no end of a curve"
 
 
 async def test_an_answer_is_asked_for_once_and_an_error_is_not_kept() -> None:
