@@ -65,5 +65,7 @@ def parse_address(field: str, text: str) -> str:
     is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
     if not host or not is_port or "/" in host or any(character.isspace() for character in host):
         hint = " without a scheme" if "//" in entry else ""
-        raise ConfigError(field, text, f'{field}: "{entry}" is not host:port{hint} with a port from 1 to 65535.')
+        raise ConfigError(
+            field, text, f'{field}: "{entry}" is not host:port{hint} with a port from 1 to 65535, such as broker1:9092.'
+        )
     return entry

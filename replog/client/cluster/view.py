@@ -38,6 +38,7 @@ from replog.errors import (
     InconsistentClusterIdError,
     MalformedFrameError,
     ReplogError,
+    RequestTimedOutError,
     RetriableError,
     ThrottledError,
     UnknownTopicOrPartitionError,
@@ -69,6 +70,10 @@ DETAILS_TIMEOUT_MS = 3_000
 
 VISIBLE_WITHIN_MS = 2_000
 """How long a new topic may take to reach a broker's metadata before it counts as missing."""
+
+_NOBODY_LISTENS = (
+    "Nobody listens there: start the broker, or give bootstrap_servers the port of its listener for clients (listeners)"
+)
 
 _WRONG_NODE = (InconsistentClusterIdError, MalformedFrameError, UnsupportedVersionError)
 
@@ -188,7 +193,13 @@ class ClusterView:
         def known() -> ClusterMetadata | None:
             return self.image.metadata if self.cluster_id else None
 
-        return await self.wait_for(known, timeout_ms=timeout_ms, what=f"connect to {','.join(self.bootstrap)}")
+        try:
+            return await self.wait_for(known, timeout_ms=timeout_ms, what=f"connect to {','.join(self.bootstrap)}")
+        except RequestTimedOutError as error:
+            cause = error.__cause__
+            if isinstance(cause, ConnectionLostError) and cause.refused:
+                raise RequestTimedOutError(f"{error}. {_NOBODY_LISTENS}") from cause
+            raise
 
     # ---- what is known ---------------------------------------------------------------------------------------------
 

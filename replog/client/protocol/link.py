@@ -39,7 +39,7 @@ WRITTEN_BYTES_MAX: Final = 256 << 10
 VERSIONS_VERSION: Final = 3
 """Of ApiVersions; every broker since Kafka 2.4 has it."""
 
-_HINT = " before it said anything. Is this the port for clients (listeners) of a broker?"
+_WHICH_PORT: Final = "Is this the port for clients (listeners) of a broker?"
 
 _FIRST_REQUEST: Final = 2
 """The number of the one behind ApiVersions, which is all that a broker answers before a login."""
@@ -98,6 +98,7 @@ class Link(asyncio.BufferedProtocol):
         features: The levels of the features that the cluster has settled on, by name.
         closed: The future that is done when the connection has ended.
         used_s: The loop's time when the last answer came.
+        has_heard: Whether anything came from the broker.
     """
 
     def __init__(self, endpoint: BrokerEnd) -> None:
@@ -110,7 +111,7 @@ class Link(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._has_heard = False
+        self.has_heard = False
         self._end: ReplogError | None = None
         self.used_s = self._loop.time()
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -138,7 +139,7 @@ class Link(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Takes in bytes that have come."""
-        self._has_heard = True
+        self.has_heard = True
         for frame in self._reader.received(nbytes):
             self._take_in(frame)
         if self._reader.trouble:
@@ -277,8 +278,8 @@ class Link(asyncio.BufferedProtocol):
 
     def _end_hint(self) -> str:
         """Returns what the end of the connection may mean by when it comes."""
-        if not self._has_heard:
-            return _HINT
+        if not self.has_heard:
+            return f" before it said anything. {_WHICH_PORT}"
         is_refused = self._correlation_id == _FIRST_REQUEST and self._loop.time() - self.used_s < REFUSAL_S
         return _LOGIN_HINT if is_refused and self._waiting else ""
 
@@ -347,8 +348,11 @@ async def open_link(endpoint: BrokerEnd, *, cluster_id: str = "") -> Link:
             await _greet(link, endpoint.address, cluster_id)
             await link.authenticate()
     except TimeoutError:
+        hint = f". {_WHICH_PORT}" if link is not None and not link.has_heard else ""
         _abort(link)
-        raise ConnectionLostError(f"{endpoint.address} did not answer within {endpoint.open_timeout_s:g} s") from None
+        raise ConnectionLostError(
+            f"{endpoint.address} did not answer within {endpoint.open_timeout_s:g} s{hint}"
+        ) from None
     except BaseException:
         _abort(link)
         raise

@@ -125,7 +125,7 @@ class SecureLink(Link):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the connection: with TLS 1.3 a broker refuses a client's certificate only after the handshake."""
-        error = None if self._has_heard else self._way.tls_error(self._endpoint.address, exc)
+        error = None if self.has_heard else self._way.tls_error(self._endpoint.address, exc)
         if error is not None:
             self._fail(error)
         if self._timer is not None:

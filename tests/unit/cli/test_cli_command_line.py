@@ -76,7 +76,7 @@ def test_without_the_extra_one_line_says_what_to_install(
         (["capture", "--topic", "t", "-o", "f", "--from", "10m"], "--from: '10m' is no place in a partition"),
         (["produce", "t", "--key-separator", ""], "--key-separator is empty"),
         (["topics", "create", "t", "--config", "retention"], '--config "retention" is not KEY=VALUE'),
-        (["topics", "list", "-b", "here"], '"here" is not host:port'),
+        (["topics", "list", "-b", "here"], '"here" is not host:port with a port from 1 to 65535, such as'),
         (["server", "start", "--config", "no-such.toml"], "no-such.toml: cannot be read: No such file or directory"),
         (["cluster", "status", "--dir", "no-such"], "no cluster in no-such. `replog cluster start --dir no-such`"),
         (

@@ -47,6 +47,14 @@ async def served(disk: SimulatedFileSystem | None = None, port: int = 0) -> Asyn
         await node.stop()
 
 
+async def test_a_wrong_port_is_told_with_what_to_do() -> None:
+    with pytest.raises(
+        RequestTimedOutError, match=r"Connection refused\. Nobody listens there: start the broker, or give"
+    ):
+        async with Producer(f"127.0.0.1:{free_port()}", connect_timeout_ms=200):
+            pass
+
+
 async def test_the_whole_way() -> None:
     async with served() as address:
         async with Admin(address) as admin:

@@ -155,7 +155,7 @@ async def test_a_name_that_there_is_not_is_told() -> None:
 async def test_who_never_answers_is_given_up() -> None:
     """A process that is stopped: its kernel goes on to accept connections."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
-        with pytest.raises(ConnectionLostError, match=r"did not answer within 0\.05 s") as caught:
+        with pytest.raises(ConnectionLostError, match=r"did not answer within 0\.05 s\. Is this the port") as caught:
             await open_link(endpoint(nobody.getsockname()[1], open_timeout_s=0.05))
         assert not caught.value.refused
         taken, _ = nobody.accept()
