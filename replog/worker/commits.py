@@ -220,11 +220,9 @@ class TransactionCommits:
         return FAILURES_PAUSE_S if self._is_failing else TRANSACTION_S
 
     async def start(self) -> None:
-        """Takes over the transactional id, which aborts what was left open with it.  Raises: As `Producer.transaction`."""
+        """Takes over the transactional id, which aborts what was left open with it.  Raises: As `Producer.start`."""
         self.producer = self._new_producer()
         await self.producer.start()
-        async with self.producer.transaction():
-            pass
 
     def results(self) -> Results | None:
         """Returns what a handler sends with."""

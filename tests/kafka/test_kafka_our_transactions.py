@@ -287,14 +287,15 @@ async def test_large_values_in_a_transaction(broker: Broker) -> None:
 
 async def test_a_zombie_is_fenced(broker: Broker) -> None:
     topic, transactional_id = await asyncio.to_thread(broker.topic), name()
-    async with producer_of(broker, transactional_id) as zombie, producer_of(broker, transactional_id) as successor:
+    async with producer_of(broker, transactional_id) as zombie:
         with pytest.raises(ProducerFencedError, match="cannot go on"):
             async with zombie.transaction():
                 await zombie.send_and_wait(topic, b"zombie")
-                async with successor.transaction():
-                    await successor.send(topic, b"kept")
-                async with successor.transaction():
-                    await successor.send(topic, b"kept too")
+                async with producer_of(broker, transactional_id) as successor:
+                    async with successor.transaction():
+                        await successor.send(topic, b"kept")
+                    async with successor.transaction():
+                        await successor.send(topic, b"kept too")
         with pytest.raises(ProducerFencedError):
             async with zombie.transaction():
                 pass

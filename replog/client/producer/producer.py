@@ -235,13 +235,17 @@ class Producer(Generic[K, V]):
             _log.warning("%s. The producer was left by %r", lost_text(unheard), error)
 
     async def start(self) -> None:
-        """Connects.
+        """Connects; with a transactional id, takes that over too, so that what its last producer left open is aborted at once.
 
         Raises:
-            RequestTimedOutError: No bootstrap server answered within `connect_timeout_ms`; it names the last cause.
+            RequestTimedOutError: No bootstrap server answered within `connect_timeout_ms`, or no coordinator within
+                `delivery_timeout_ms`; it names the last cause.
             MalformedFrameError, UnsupportedVersionError: What answers there is no broker, or one that is too old.
+            InvalidTransactionTimeoutError: `transaction_timeout_ms` is more than the brokers allow.
         """
         await self._view.ready(self.config.connect_timeout_ms)
+        if self._transactions is not None:
+            await self._transactions.take_over()
 
     async def close(self, *, timeout_ms: int | None = None) -> None:
         """Flushes, then closes.  Calling it again does nothing.

@@ -108,6 +108,7 @@ class TransactionDriver:
         self._open: Transaction | None = None
         self._is_complete = False  # nothing joins the open one any more
         self._end: asyncio.Task[None] | None = None
+        self._taking_over = asyncio.Lock()
         accumulator.on_failed = self._handle_failed
 
     def new_transaction(self) -> Transaction:
@@ -146,7 +147,7 @@ class TransactionDriver:
     # ---- begin -----------------------------------------------------------------------------------------------------
 
     async def begin(self, transaction: Transaction) -> None:
-        """Begins a transaction; takes over the transactional id first, or again after an error (KIP-360)."""
+        """Begins a transaction; takes over the transactional id first where `take_over` has not, or again after an error (KIP-360)."""
         if self._open is not None:  # one that is being ended is not
             raise InvalidRequestError(
                 "this producer is in a transaction already: one at a time. Leave its block first, or give each task a producer "
@@ -158,24 +159,32 @@ class TransactionDriver:
                 await asyncio.wait([self._end])
             book = self._book
             book.raise_if_fenced()
-            if book.phase is Phase.NEW:
-                await self._take_over()
+            await self.take_over()
             book.open()
         except BaseException:
             self._open = None
             raise
         self._admit()
 
-    async def _take_over(self) -> None:
+    async def take_over(self) -> None:
+        """Takes over the transactional id, unless this producer has it: what another one has left open is aborted.
+
+        Raises:
+            ProducerFencedError: Another producer has it by now.
+            ReplogError: Its coordinator refuses, or has not answered in time.
+        """
         book = self._book
-        try:
-            identity, version = await self._calls.take_over(book.identity)
-        except ReplogError as error:
-            if book.identity is not None and is_fencing_who_goes_on(error):
-                book.fence(error)
-                book.raise_if_fenced()
-            raise
-        book.take_over(identity, version)
+        async with self._taking_over:
+            if book.phase is not Phase.NEW:
+                return
+            try:
+                identity, version = await self._calls.take_over(book.identity)
+            except ReplogError as error:
+                if book.identity is not None and is_fencing_who_goes_on(error):
+                    book.fence(error)
+                    book.raise_if_fenced()
+                raise
+            book.take_over(identity, version)
 
     # ---- end -------------------------------------------------------------------------------------------------------
 

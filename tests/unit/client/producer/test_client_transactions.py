@@ -337,14 +337,16 @@ async def test_a_record_after_the_time_out_lets_it_be_aborted() -> None:
 @VERSIONS
 async def test_a_producer_whose_name_another_one_takes_over_cannot_go_on(version: int) -> None:
     cluster = make_cluster(version)
-    async with make(cluster) as zombie, make(cluster) as successor:
+    successor = make(cluster)
+    async with make(cluster) as zombie:
         with pytest.raises(ProducerFencedError, match="cannot go on"):
             async with zombie.transaction():
                 await zombie.send_and_wait("t", b"zombie")
-                async with successor.transaction():
-                    await successor.send("t", b"kept")
-                async with successor.transaction():
-                    await successor.send("t", b"kept too")
+                async with successor:
+                    async with successor.transaction():
+                        await successor.send("t", b"kept")
+                    async with successor.transaction():
+                        await successor.send("t", b"kept too")
         with pytest.raises(ProducerFencedError):
             async with zombie.transaction():
                 pass
@@ -356,13 +358,36 @@ async def test_a_producer_whose_name_another_one_takes_over_cannot_go_on(version
 async def test_the_time_out_that_brokers_do_not_allow_is_told_at_the_beginning() -> None:
     cluster = make_cluster()
     cluster.transactions.script[BeginProducing].append(InvalidTransactionTimeoutError("too long"))
-    async with make(cluster) as producer:
-        with pytest.raises(InvalidTransactionTimeoutError):
-            async with producer.transaction():
-                pass
-        async with producer.transaction():
-            await producer.send("t", b"x")
-    assert cluster.transactions.committed("t") == [b"x"]
+    with pytest.raises(InvalidTransactionTimeoutError):
+        async with make(cluster):
+            pass
+
+
+async def test_what_the_last_producer_left_open_is_aborted_when_the_next_one_starts() -> None:
+    """Who reads before it writes waits for that: it would, until the time-out, for itself."""
+    cluster = make_cluster()
+    gone = make(cluster)
+    await gone.start()
+    await gone.transaction().__aenter__()
+    await gone.send_and_wait("t", b"left open")
+    async with make(cluster) as successor:
+        assert cluster.transactions.decided == [False]
+        async with successor.transaction():
+            await successor.send("t", b"kept")
+    assert len(cluster.transactions.asked_of(BeginProducing)) == 2
+    await gone.close(timeout_ms=0)
+
+
+async def test_starts_and_a_beginning_at_once_take_over_once() -> None:
+    cluster = make_cluster()
+    producer = make(cluster)
+    async with producer.transaction():
+        await asyncio.gather(producer.start(), producer.start())
+    fresh = make(cluster)
+    await asyncio.gather(fresh.start(), fresh.start())
+    assert len(cluster.transactions.asked_of(BeginProducing)) == 2
+    await producer.close()
+    await fresh.close()
 
 
 async def test_without_an_answer_to_the_commit_its_outcome_is_unknown() -> None:
