@@ -28,6 +28,7 @@ from replog.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
     ReplogError,
+    RetriableError,
     TransactionOutcomeUnknownError,
     UnknownTopicOrPartitionError,
 )
@@ -216,10 +217,21 @@ class TransactionalWriter:
 
     async def serve(self, life: Life) -> None:
         """One transaction after the other."""
-        async with self.new_producer(life):
+        async with await self.started_producer(life):
             while not life.is_stopping:
                 await self.transact(life, partial(self._fill, life))
                 await asyncio.sleep(self.rng.choice((0.0, 0.05, self.simulation.swarm.send_interval_s)))
+
+    async def started_producer(self, life: Life) -> Producer:
+        """Makes the producer of a life, which has its transactional id: it tries again where nobody has answered."""
+        producer = self.new_producer(life)
+        while True:
+            try:
+                await producer.start()
+            except RetriableError:
+                await asyncio.sleep(BACKOFF_S)
+            else:
+                return producer
 
     def new_producer(self, life: Life) -> Producer:
         """Makes the producer of a life."""
@@ -379,7 +391,7 @@ class TransactionalChain(TransactionalWriter):
             client_id=life.name,
             transport=self.cluster.transport(life.host),
         )
-        async with consumer, self.new_producer(life):
+        async with await self.started_producer(life), consumer:
             await self._subscribe(consumer)
             while not life.is_stopping:
                 taken = await consumer.poll(TAKEN_MAX, POLL_MS)

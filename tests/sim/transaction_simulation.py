@@ -264,7 +264,7 @@ class TransactionSimulation(Simulation):
         def watched_take_over(book: TransactionBook, identity: Any, version: int) -> None:
             take_over(book, identity, version)
             told = Incarnation(identity.producer_id, identity.producer_epoch)
-            self.transactions.taken_over(book._name, told, self.life_of[book].name)
+            self.transactions.taken_over(book.name, told, self.life_of[book].name)
 
         return [
             (InternalTopic, "_wanted", with_small_segments),
