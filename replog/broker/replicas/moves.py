@@ -143,11 +143,8 @@ class ReplicaMoves:
     def _take_down(self, topic: str, partition_id: int, path: str) -> ReplogError | None:
         """Checks and notes a move.  Returns an error instead of raising it: on the driver an error of a disk would end it."""
         name = f"{topic}-{partition_id}"
-        key = next(
-            (key for key, r in self._stepper.replicas.items() if (r.topic, r.partition_id) == (topic, partition_id)),
-            None,
-        )
-        if key is None:
+        known = self._stepper.image.topics_by_name.get(topic)
+        if known is None or (key := (known.topic_id, partition_id)) not in self._stepper.replicas:
             return UnknownTopicOrPartitionError(f"this broker has no replica of {name} that can be used")
         if key in self._moves:
             return InvalidRequestError(f"{name} is being moved to {self._moves[key].path} already")

@@ -21,6 +21,7 @@ from replog.metadata.records import ConfigRecord, MetadataRecord, PartitionChang
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.testing.simulated_faults import Operation
+from tests.work_counts import instructions_of
 
 OTHER = "/other"
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -141,6 +142,17 @@ async def test_what_cannot_be_is_refused_with_the_reason() -> None:
         await moves.request(TOPIC, 0, to)
         with pytest.raises(InvalidRequestError, match="already"):
             await moves.request(TOPIC, 0, to)
+
+
+async def test_a_refused_move_costs_the_same_however_many_replicas_there_are() -> None:
+    async with moving() as (it, moves):
+        alone = instructions_of(lambda: moves._take_down("nowhere", 0, OTHER))
+        others = {(UUID(int=number), 0): it.replica for number in range(1_000)}
+        it.stepper.replicas.update(others)
+        among_many = instructions_of(lambda: moves._take_down("nowhere", 0, OTHER))
+        for key in others:
+            del it.stepper.replicas[key]
+        assert among_many == alone
 
 
 async def test_a_topic_that_is_deleted_ends_the_copy() -> None:
