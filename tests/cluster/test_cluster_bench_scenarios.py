@@ -125,6 +125,8 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "large-requests": (
         lambda: LargeRequestsScenario(["DescribeTopicPartitions"], topics=1),
         {
+            "innocent_produce_p99_ms",
+            "innocent_fetch_p99_ms",
             "innocent_wait_max_ms",
             "loop_hold_max_ms",
             "broker_cpu_max_ms",
