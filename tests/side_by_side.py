@@ -29,7 +29,7 @@ SHARED: Mapping[str, str] = {
     "tests/spark/": r"tests/spark/",
     "tests/kafka/: a broker of each kind": r"tests/kafka/test_kafka_(\w+_(alike|conversions)|questions_groups|console|our_transaction_operations)\.py",
     "tests/kafka/: the life of a node of Kafka": r"tests/kafka/test_kafka_(wrote_it|serves_ours|group_folder)\.py",
-    "tests/kafka/: one JVM": r"tests/kafka/test_kafka_(tools|access_lists|acl_decisions|tls|dump|group_records|reads_messages|java|questions_admin|our_clients|our_transactions|transactions|security|security_commands|delegation_tokens|logins_of_others)\.py",
+    "tests/kafka/: one JVM": r"tests/kafka/test_kafka_(tools|access_lists|acl_decisions|tls|dump|group_records|reads_messages|java|questions_admin|our_clients|our_transactions|transactions|security|security_commands|delegation_tokens|logins_of_others|idle_connections)\.py",
 }
 """The files of units that share a fixture of the session, by the name of the unit."""
 

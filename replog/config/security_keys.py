@@ -306,6 +306,10 @@ class SecurityKeys(ConnectionKeys, frozen=True, kw_only=True):
     """How metrics.listener speaks.  SSL: over TLS, by the keys that begin with ssl. or listener.name.metrics.ssl., such as
     listener.name.metrics.ssl.client.auth."""
 
+    connections_max_idle_ms: Annotated[int, milliseconds(-1, 365 * DAY_MS, (-1, "never"))] = 600_000
+    """The time after which a client's connection ends over which nothing came or went, and nothing is asked: a fetch or a watch that waits for
+    news is asked.  It ends within some seconds of it, before the client has logged in too, and clients connect again when they need it."""
+
     max_connections_per_ip: Annotated[
         int, Number(0, 1_000_000), Differs("2147483647", "one machine shall not take all that there may be")
     ] = 2_000

@@ -5,7 +5,8 @@
 | sends faster than the broker takes up | reading pauses, a little ahead: `in_flight_max` requests, room for their bytes, a throttled client's time |
 | sends a frame that is none | the answers to earlier frames are written, then the connection ends |
 | reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, even if it sends |
-| stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
+| stops within a frame or trickles it, sends nothing at first | `stalled_s`, `first_request_s` end the connection |
+| has its answers, and asks nothing for long | `idle_s` ends the connection, as one of many (`IdleConnections`) |
 | trickles a large frame, or does not read one, while others wait for its memory | the connection ends after seconds: see `TransferRoom` |
 
 Small requests without records (metadata, offsets, a fetch) have room of their own: they do not wait while produces have taken
@@ -36,10 +37,10 @@ from replog.waiting.byte_semaphore import ByteSemaphore
 from replog.waiting.unread_answers import UnreadAnswer
 
 CHECK_S = 5.0
-"""How often a connection is looked at for the limits of time."""
+"""How often a connection is looked at for the limits of time, unless it is idle."""
 
 LOOKS_PER_CHECK = 20
-"""How often in `CHECK_S` the loop wakes to look at connections; it looks at many together, even at thousands that idle."""
+"""How often in `CHECK_S` the loop wakes to look at connections; it looks at many together."""
 
 PROGRESS_BYTES = 1 << 20
 """How many bytes of an unfinished frame or answer are progress; a connection with fewer in `stalled_s` only holds memory."""
@@ -72,7 +73,7 @@ class ConnectionLimits(Struct, frozen=True):
         recordless_bytes_max: The size of the largest one that brings no records: it is held while its answer is waited for.
         in_flight_max: How many requests are in flight before reading pauses.
         first_request_s: The time within which the first request has come.
-        idle_s: The time after which a connection without requests ends.
+        idle_s: The time after which one ends over which nothing comes or goes, and nothing is asked; `math.inf`: never.
         stalled_s: The time after which one that makes no progress within a frame or an answer ends.
     """
 
@@ -137,8 +138,20 @@ class ConnectionOwner(Protocol):
         """Hears that it is known who the client of a connection is."""
         ...
 
+    def rest(self, connection: ServerConnection, since_s: float) -> None:
+        """Hears that a connection is idle since a time of the loop; it is told when that is for too long."""
+        ...
+
+    def wake(self, connection: ServerConnection) -> None:
+        """Hears that a connection is not idle, or has ended."""
+        ...
+
     def tell(self, address: str, reason: str) -> None:
         """Hears why a connection ended, where it was not the client that closed it."""
+        ...
+
+    def tell_idle(self, address: str, idle_s: float) -> None:
+        """Hears that a connection ended over which nothing came or went for so many seconds."""
         ...
 
     def tell_refused(self, listener: str, address: str, reason: str) -> None:
@@ -282,6 +295,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Takes in bytes that have come."""
         if self._is_ending:
             return
+        if self._check is None:
+            self._owner.wake(self)
+            self._look_later()
         is_progress = self._reader.is_between_frames
         frames = self._reader.received(nbytes)
         self._unheard_bytes += nbytes
@@ -312,6 +328,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Ends the requests in flight."""
         self._is_ending = True
         self._transport = None
+        self._owner.wake(self)
         self._close_unread()
         for timer in (self._check, self._unmute, self._refusal):
             if timer is not None:
@@ -631,6 +648,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _end_mute(self) -> None:
         self._unmute = None
+        if self._reader.is_between_frames:
+            self._note_progress()  # it was told to wait
         self._take_up()
 
     # ---- the end ---------------------------------------------------------------------------------------------------------
@@ -650,6 +669,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._successor is not None:
             self._successor.cancel()
 
+    def end_idle(self, idle_s: float) -> None:
+        """Ends the connection, over which nothing came or went for so many seconds: nothing that was said is lost."""
+        if self._transport is not None:
+            self._is_ending = True
+            self._owner.tell_idle(self._address, idle_s)
+            self._transport.close()
+
     def _end_after_answers(self, number: int, reason: str) -> None:
         """Ends the connection in the place of an answer: those before it are written."""
         if not self._is_ending:
@@ -666,35 +692,46 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.closed.set_result(None)
 
     def _look_later(self) -> None:
-        step_s = CHECK_S / LOOKS_PER_CHECK
-        self._check = self._loop.call_at(math.ceil((self._loop.time() + CHECK_S) / step_s) * step_s, self._look)
+        check_s = min(CHECK_S, self._limits.idle_s)
+        step_s = check_s / LOOKS_PER_CHECK
+        self._check = self._loop.call_at(math.ceil((self._loop.time() + check_s) / step_s) * step_s, self._look)
 
     def _look(self) -> None:
-        """Ends the connection if a limit of time is passed."""
+        """Ends the connection if a limit of time is passed; an idle one is not looked at until something comes."""
         if reason := self._why_too_slow():
             self.end(reason)
+        elif self._is_idle:
+            self._check = None
+            self._owner.rest(self, self._heard_s)
         else:
             self._look_later()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is asked, is on its way, or is held up by this side."""
+        is_waited_for = bool(self._arrived or len(self._answers) or self._unsent or self._room or self._unmute)
+        is_quiet = self._reader.is_between_frames and self._drained_bytes == self._written_bytes
+        is_served = self._caller is not None and self._has_asked and not self._is_ending
+        return is_served and self._is_reading and is_quiet and not is_waited_for
 
     def _why_too_slow(self) -> str:
         """Returns the limit of time that is passed; "" if none is."""
         now_s, limits = self._loop.time(), self._limits
         if reason := self._why_unread(now_s):
             return reason
+        first_request_s = min(limits.first_request_s, limits.idle_s)
         if self._login is not None and self._caller is None and not self._is_ending:
             waited_s = now_s - self._began_s
-            return f"it has not logged in within {waited_s:.0f} s" if waited_s > limits.first_request_s else ""
+            return f"it has not logged in within {waited_s:.0f} s" if waited_s > first_request_s else ""
         if not self._is_reading or self._is_ending or self._unmute is not None:
             return ""
-        still_s = now_s - self._heard_s
         if not self._has_asked:
             waited_s = now_s - self._began_s
-            return f"no request came within {waited_s:.0f} s" if waited_s > limits.first_request_s else ""
-        if not self._reader.is_between_frames:
-            return f"a request stopped in the middle for {still_s:.0f} s" if still_s > limits.stalled_s else ""
-        if len(self._answers) or self._drained_bytes < self._written_bytes:
+            return f"no request came within {waited_s:.0f} s" if waited_s > first_request_s else ""
+        still_s = now_s - self._heard_s
+        if self._reader.is_between_frames or still_s <= min(limits.stalled_s, limits.idle_s):
             return ""
-        return f"no request came for {still_s:.0f} s" if still_s > limits.idle_s else ""
+        return f"a request stopped in the middle for {still_s:.0f} s"
 
     def _why_unread(self, now_s: float) -> str:
         """Returns why the client counts as not reading its answers, even if it sends requests; "" if it reads them."""
@@ -703,6 +740,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         for unread in self._unread:
             unread.shrink(min(unread.held_bytes, unwritten_bytes))
         if not unwritten_bytes or drained_bytes - self._drained_bytes >= PROGRESS_BYTES:
+            if drained_bytes > self._drained_bytes and self._reader.is_between_frames:
+                self._note_progress()  # what it reads is no silence
             self._drained_s, self._drained_bytes = now_s, drained_bytes
         still_s = now_s - self._drained_s
         if still_s <= self._limits.stalled_s:

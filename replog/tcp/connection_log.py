@@ -55,6 +55,11 @@ class ConnectionLog:
         if self._told.is_due(address):
             _log.warning("a connection from %s was ended: %s", address, reason, extra=parts)
 
+    def tell_idle(self, address: str, idle_s: float) -> None:
+        """Counts the end of a connection over which nothing came or went: there may be many, and nobody need do anything."""
+        self.ended_count += 1
+        _log.debug("a connection from %s was ended: no request came for %.0f s", address, idle_s)
+
     def tell_refused(self, listener: str, address: str, reason: str) -> None:
         """Counts a caller that was not believed, and says why."""
         self.refused_counts[listener] += 1

@@ -15,6 +15,7 @@ from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnect
 from replog.tcp.connection_log import ConnectionLog
 from replog.tcp.connection_rates import ConnectionRateLimits, ConnectionRates, HeldConnection, plain_address
 from replog.tcp.frames import SpareBuffers
+from replog.tcp.idle_connections import IdleConnections
 from replog.tcp.login import MakeLogin
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
 from replog.tcp.tls import TlsTransport, TlsTurns
@@ -88,6 +89,7 @@ class Listener:
         self._unknown: dict[ServerConnection, str] = {}
         self._unknown_by_address: Counter[str] = Counter()
         self._tls_turns = TlsTurns()
+        self._idle = IdleConnections(limits.connection.idle_s)
         self._log = ConnectionLog()
         self._ports: list[Port] = []
         self._is_stopping = False
@@ -142,6 +144,7 @@ class Listener:
     async def stop(self) -> None:
         """Ends all connections, and waits until nothing of them runs."""
         self._is_stopping = True
+        self._idle.stop()
         for port in self._ports:
             port.close()
         if self._rates is not None:
@@ -178,6 +181,18 @@ class Listener:
     def tell_refused(self, listener: str, address: str, reason: str) -> None:
         """Counts a client that was not believed, and says why: one line an address and minute."""
         self._log.tell_refused(listener, address, reason)
+
+    def rest(self, connection: ServerConnection, since_s: float) -> None:
+        """Counts a connection among those that are idle."""
+        self._idle.add(connection, since_s)
+
+    def wake(self, connection: ServerConnection) -> None:
+        """Counts a connection no more among those that are idle."""
+        self._idle.discard(connection)
+
+    def tell_idle(self, address: str, idle_s: float) -> None:
+        """Counts the end of an idle connection, which is worth no line of the log."""
+        self._log.tell_idle(address, idle_s)
 
     def tell(self, address: str, reason: str) -> None:
         """Says in the log why a connection ended: one line an address and minute."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ from replog.metadata.records import BrokerEndpoint, SecurityProtocol
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.server import KafkaServer, RequestCounts
 from replog.tcp.certificates import Certificates
-from replog.tcp.connection import RequestServer
+from replog.tcp.connection import ConnectionLimits, RequestServer
 from replog.tcp.connection_rates import ConnectionRateLimits
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
@@ -44,10 +45,12 @@ def limits_within(
     """
     connections_max = max(1, min(config.max_connections, descriptors_max // 2))
     own = {each.name: config.security_of(each.name) for each in config.listeners}
+    idle_ms = config.connections_max_idle_ms
     return ListenerLimits(
         connections_max,
         min(config.max_connections_per_ip, connections_max),
         min(ListenerLimits().unknown_max, max(1, connections_max // 2)),  # strangers leave room for others
+        ConnectionLimits(idle_s=math.inf if idle_ms < 0 else max(1, idle_ms) / 1000),
         by_address={each.address: each.count for each in config.max_connections_per_ip_overrides},
         by_listener={name: keys.max_connections for name, keys in own.items()},
         rates=ConnectionRateLimits(

@@ -27,8 +27,8 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def served(disk: SimulatedFileSystem | None = None, port: int = 0) -> AsyncIterator[str]:
-    """A node, and where it is."""
+async def running(disk: SimulatedFileSystem | None = None, port: int = 0, **keys: object) -> AsyncIterator[Node]:
+    """A node that is ready."""
     config = {
         "node.id": 1,
         "log.dirs": ["/data"],
@@ -36,15 +36,23 @@ async def served(disk: SimulatedFileSystem | None = None, port: int = 0) -> Asyn
         "listeners": [f"127.0.0.1:{port}"],
         "inter.broker.listener": "127.0.0.1:0",
         "log.dir.reserve.bytes": 0,
+        **{name.replace("_", "."): value for name, value in keys.items()},
     }
     environment = NodeEnvironment(fs=disk or SimulatedFileSystem())
     node = await Node.start(ServerConfig.from_mapping(config), environment=environment)
     try:
         async with asyncio.timeout(60):
             await node.wait_until_ready()
-        yield node.address
+        yield node
     finally:
         await node.stop()
+
+
+@contextlib.asynccontextmanager
+async def served(disk: SimulatedFileSystem | None = None, port: int = 0) -> AsyncIterator[str]:
+    """A node, and where it is."""
+    async with running(disk, port) as node:
+        yield node.address
 
 
 async def test_a_wrong_port_is_told_with_what_to_do() -> None:
@@ -73,6 +81,36 @@ async def test_the_whole_way() -> None:
                     if len(values) == 5_000:
                         break
         assert sorted(values) == sorted(b"%d" % i for i in range(5_000))
+
+
+async def test_clients_go_on_over_connections_that_ended_idle(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a producer that sends once an hour, a consumer at the end, an admin: nobody sees that connections ended meanwhile."""
+    async with running(connections_max_idle_ms=100) as node, contextlib.AsyncExitStack() as clients:
+        assert node._clients is not None
+        listener = node._clients._listener
+        assert listener is not None
+        admin = await clients.enter_async_context(Admin(node.address))
+        await admin.create_topic("t", 2, 1)
+        producer = await clients.enter_async_context(Producer(node.address))
+        consumer = await clients.enter_async_context(Consumer(node.address))
+        await consumer.assign_topic("t")
+        member = await clients.enter_async_context(Consumer(node.address, group_id="g", auto_offset_reset="earliest"))
+        await member.subscribe(["t"])
+        for turn in range(2):
+            value, ended = b"%d" % turn, listener.ended_count
+            await (await producer.send("t", value, partition=turn % 2))
+            for each in (consumer, member):
+                async with asyncio.timeout(60):
+                    while not (records := await each.poll()):
+                        pass
+                assert [record.value for record in records] == [value]
+            await member.commit()
+            assert "t" in await admin.list_topics()
+            async with asyncio.timeout(60):
+                while len(listener._idle) or listener.ended_count < ended + 2:  # of the producer's, and the calls'
+                    await asyncio.sleep(0.05)
+        told = [record.message for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+    assert told == []
 
 
 async def test_a_stopped_server_is_lost_and_found_again() -> None:

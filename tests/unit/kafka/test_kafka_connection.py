@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import struct
+from collections.abc import Callable
+from itertools import chain
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +20,8 @@ from replog.tcp import connection as connection_module
 from replog.tcp import listener as listener_module
 from replog.tcp import transfer_room as transfer_room_module
 from replog.tcp.answers import Answer
-from replog.tcp.connection import RequestServer
+from replog.tcp.connection import RequestServer, ServerConnection
+from replog.tcp.idle_connections import IdleConnections
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
@@ -244,7 +249,6 @@ async def test_a_client_that_does_not_read_is_asked_nothing_more_and_ended(monke
     [
         ("first_request_s", b"", "no request came within"),
         ("stalled_s", request(0) + request(1)[:7], "a request stopped in the middle"),
-        ("idle_s", request(0), "no request came for"),
     ],
 )
 async def test_time_is_bounded(
@@ -413,6 +417,106 @@ async def test_a_request_that_takes_long_is_no_idle_connection(monkeypatch: pyte
         await quiet_for(0.2)
         it.script.finish(0)
         assert await client.answers(1) == [0]
+
+
+async def test_a_connection_ends_over_which_nothing_comes(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: clients that are gone, or keep connections that they need no more, hold nothing; nobody is alarmed."""
+    async with serving(limits=replace(LIMITS, idle_s=0.1)) as it:
+        it.script.is_open = True
+        client, silent = await it.client(), await it.client()
+        client.writer.write(request(0) + request(1))
+        assert await client.answers(2) == [0, 1]
+        assert (await client.until_ended(), await silent.until_ended()) == (b"", b"")
+        await until(lambda: not len(it.listener))
+        assert it.listener.ended_count == 2
+    assert [record.message for record in caplog.records if "no request came for" in record.message] == []
+
+
+async def test_connections_that_are_idle_have_one_timer_and_are_served_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.02)
+    async with serving() as it:
+        it.script.is_open = True
+        clients = [await it.client() for _ in range(3)]
+        for turn in range(2):
+            for number, client in enumerate(clients):
+                client.writer.write(request(number))
+                assert await client.answers(1) == [number], turn
+            await until(lambda: len(it.listener._idle) == 3)
+            assert [connection._check for connection in it.listener._connections] == [None] * 3
+        clients[0].writer.close()
+        await until(lambda: len(it.listener._idle) == 2)
+        clients[1].writer.write(request(1)[:7])
+        await until(lambda: len(it.listener._idle) == 1)
+
+
+@pytest.mark.parametrize("parts", [[request(0)[:7]], [b""], [request(0, kind=ALONE), request(1)[:7]]])
+async def test_no_connection_is_idle_that_has_yet_to_ask_or_is_asking(
+    parts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.01)
+    async with serving() as it:
+        client = await it.client()
+        for part in parts:
+            client.writer.write(part)
+            await quiet_for(0.05)
+        assert (len(it.listener), len(it.listener._idle)) == (1, 0)
+
+
+async def test_what_a_slow_reader_has_read_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Example: an answer that takes a minute to read, with `connections.max.idle.ms` of a second."""
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.01)
+    async with serving() as it:
+        it.script.is_open, it.script.answer_size = True, 32 << 20
+        client = await it.client()
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(request(0))
+        await it.script.until(lambda: it.script.begun)
+        (connection,) = it.listener._connections
+        await until(lambda: connection._written_bytes)
+        asked_s = connection._heard_s
+        await quiet_for(0.05)
+        assert len(it.listener._idle) == 0
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await client.answers(1) == [0]
+        await until(lambda: len(it.listener._idle))
+        assert it.listener._idle._since_s[connection] > asked_s + 0.05
+
+
+async def test_idle_connections_end_some_at_a_time_and_the_oldest_first() -> None:
+    """Goal: ten thousand that are due at once are not one turn of the loop."""
+    ended: list[list[object]] = [[]]
+    loop = asyncio.get_running_loop()
+
+    class Ended:
+        def end_idle(self, idle_s: float) -> None:
+            assert idle_s >= 1
+            if not ended[-1]:
+                loop.call_soon(ended.append, [])  # the next turn
+            ended[-1].append(self)
+
+    idle, connections = IdleConnections(1.0), [Ended() for _ in range(250)]
+    young = Ended()
+    for connection in connections:
+        idle.add(connection, loop.time() - 1)
+    idle.add(young, loop.time() + 60)
+    idle.discard(connections[0])
+    await until(lambda: len(idle) == 1)
+    assert [len(turn) for turn in ended if turn] == [100, 100, 49]
+    assert list(chain(*ended)) == connections[1:]
+    idle.stop()
+
+
+async def test_nothing_ends_where_idle_connections_may_stay() -> None:
+    idle = IdleConnections(math.inf)
+    idle.add(cast("ServerConnection", object()), 0.0)
+    assert idle._timer is None
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for a condition."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 async def test_a_throttled_client_is_taken_up_again_after_its_time() -> None:
