@@ -3,10 +3,8 @@
 What holds for one listener alone has its name in front: `listener.name.outside.ssl.client.auth`.
 """
 
-import re
 from collections.abc import Mapping
 from enum import Enum
-from ipaddress import ip_address
 from typing import Annotated
 
 from msgspec import Struct
@@ -31,6 +29,7 @@ from replog.config.kinds import (
     quoted,
     size_bytes,
 )
+from replog.metadata.config_keys import AddressCount
 from replog.tcp.connection_rates import UNLIMITED
 from replog.tcp.principals import DEFAULT_RULES, parse_rules
 from replog.tcp.tls_settings import ClientAuth, PortProtocol, TlsSettings, TlsVersion
@@ -160,7 +159,7 @@ class ConnectionKeys(SaslKeys, frozen=True, kw_only=True):
         int, Number(1, 1_000_000), Differs("2147483647", "each costs memory, and a process opens so many files")
     ] = 10_000
     """The most connections of clients, to all listeners together; listener.name.outside.max.connections: to that one.  Never more than half of
-    the files that the process may open.  A connection beyond them ends at once."""
+    the files that the process may open.  A connection beyond them ends at once; those that there are when it is made less go on."""
 
     max_connection_creation_rate: Annotated[int, Number(1, UNLIMITED, special=((UNLIMITED, "any number"),))] = UNLIMITED
     """Connections that clients may make in a second, to all listeners together; listener.name.outside.max.connection.creation.rate: to that
@@ -242,16 +241,6 @@ class WithoutLogins(Choice[PortProtocol]):
         return super().parse(raw)
 
 
-class AddressCount(Struct, frozen=True):
-    """How many connections there may be from an address."""
-
-    address: str
-    count: int
-
-    def __str__(self) -> str:
-        return f"[{self.address}]:{self.count}" if ":" in self.address else f"{self.address}:{self.count}"
-
-
 class AddressCounts(ListOf):
     """A list of `ADDRESS:COUNT`, Kafka's form."""
 
@@ -266,13 +255,7 @@ class AddressCounts(ListOf):
             return raw
         if not isinstance(raw, str):
             raise ValueError("is not a list of strings")  # noqa: TRY004 - ValueError is the one failure of parse
-        address, _, count = raw.strip().rpartition(":")
-        if not re.fullmatch("[0-9]{1,7}", count):
-            raise ValueError(f"has no count in {raw!r}; write ADDRESS:COUNT")
-        try:
-            return AddressCount(str(ip_address(address.strip("[]"))), int(count))
-        except ValueError:
-            raise ValueError(f"has no address in {raw!r}; write it in numbers, as 10.0.0.7 or [2001:db8::7]") from None
+        return AddressCount.parse(raw)
 
 
 class SecurityKeys(ConnectionKeys, frozen=True, kw_only=True):

@@ -15,8 +15,10 @@ one broker             the first two, but not `CLUSTER_WIDE`: controller and lea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -29,6 +31,7 @@ ConfigValue: TypeAlias = int | float | bool | str
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _DIGITS_MAX = 20  # a sign and 19 digits; Python refuses to convert thousands of them
+_ADDRESSES_MAX = 1_000
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -129,6 +132,50 @@ class FractionType(Struct, frozen=True):
         return "expected a number from 0 to 1"
 
 
+class AddressCount(Struct, frozen=True):
+    """How many connections there may be from an address."""
+
+    address: str
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> AddressCount:
+        """Returns what `ADDRESS:COUNT` states, Kafka's form.  Raises ValueError with the reason."""
+        address, _, count = text.strip().rpartition(":")
+        if not re.fullmatch("[0-9]{1,7}", count):
+            raise ValueError(f"has no count in {shortened(text)!r}; write ADDRESS:COUNT")
+        try:
+            return cls(str(ip_address(address.strip("[]"))), int(count))
+        except ValueError:
+            raise ValueError(
+                f"has no address in {shortened(text)!r}; write it in numbers, as 10.0.0.7 or [2001:db8::7]"
+            ) from None
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.count}" if ":" in self.address else f"{self.address}:{self.count}"
+
+
+def address_counts(text: str) -> list[AddressCount]:
+    """Returns what a text with any number of `ADDRESS:COUNT` states, with commas between.  Raises ValueError with the reason."""
+    return [AddressCount.parse(each) for each in text.split(",") if each.strip()]
+
+
+class AddressCountsType(Struct, frozen=True):
+    """At most 1,000 of `ADDRESS:COUNT`, with commas between, each address once."""
+
+    def parse(self, text: str) -> str:
+        """Raises ValueError with the reason."""
+        found = address_counts(text)
+        if len(found) > _ADDRESSES_MAX:
+            raise ValueError(f"names {len(found)} addresses; {self}")
+        if len({each.address for each in found}) < len(found):
+            raise ValueError(f"names an address twice; {self}")
+        return ",".join(map(str, found))
+
+    def __str__(self) -> str:
+        return f"expected at most {_ADDRESSES_MAX:,} of ADDRESS:COUNT, each address once, with commas between"
+
+
 class BooleanType(Struct, frozen=True):
     """`true` or `false`, in any case."""
 
@@ -153,7 +200,7 @@ class ConfigKey(Struct, frozen=True):
 
     name: str
     cluster_name: str
-    type: IntegerType | ChoiceType | ChoicesType | FractionType | BooleanType
+    type: IntegerType | ChoiceType | ChoicesType | FractionType | BooleanType | AddressCountsType
     default: ConfigValue
 
     def parse(self, text: str) -> ConfigValue:
@@ -282,7 +329,28 @@ REPLICA_ALTER_LOG_DIRS_RATE = ConfigKey(
     IntegerType(1, _INT64_MAX),
     _INT64_MAX,
 )
-BROKER_KEYS: tuple[ConfigKey, ...] = (*REPLICATION_THROTTLES, REPLICA_ALTER_LOG_DIRS_RATE)
+MAX_CONNECTIONS = ConfigKey("max.connections", "max.connections", IntegerType(1, 1_000_000), 10_000)
+MAX_CONNECTIONS_PER_IP = ConfigKey(
+    "max.connections.per.ip",
+    "max.connections.per.ip",
+    IntegerType(1, 1_000_000),  # with 0 nobody could set another one
+    2_000,
+)
+MAX_CONNECTIONS_PER_IP_OVERRIDES = ConfigKey(
+    "max.connections.per.ip.overrides", "max.connections.per.ip.overrides", AddressCountsType(), ""
+)
+MAX_CONNECTION_CREATION_RATE = ConfigKey(
+    "max.connection.creation.rate", "max.connection.creation.rate", IntegerType(1, _INT32_MAX), _INT32_MAX
+)
+CONNECTION_KEYS: tuple[ConfigKey, ...] = (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    MAX_CONNECTION_CREATION_RATE,
+)
+"""How many connections of clients a broker takes in: what its file says, unless they are set."""
+
+BROKER_KEYS: tuple[ConfigKey, ...] = (*REPLICATION_THROTTLES, REPLICA_ALTER_LOG_DIRS_RATE, *CONNECTION_KEYS)
 """What brokers go by; not of topics."""
 
 CONTROLLER_KEYS: tuple[ConfigKey, ...] = (

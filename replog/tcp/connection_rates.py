@@ -76,18 +76,14 @@ class ConnectionRates:
         clock: The clock, in seconds.
 
     Attributes:
+        limits: The limits in force; they may be replaced.
         held_counts: The connections that were taken in or ended late, by what held them up.
     """
 
     def __init__(self, limits: ConnectionRateLimits, clock: Callable[[], float]) -> None:
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
-        now_s = clock()
-        self._shared: dict[str, tuple[float, TokenBucket]] = {
-            name: (float(rate), TokenBucket(rate, BURST_S, now_s))
-            for name, rate in (("", limits.together), *limits.by_listener.items())
-            if rate < UNLIMITED
-        }
+        self._shared: dict[str, TokenBucket] = {}  # "": of all listeners
         self._addresses: TokenBuckets[str] = TokenBuckets(BURST_S)
         self._held: dict[HeldConnection, str] = {}
         self._held_by_address: Counter[str] = Counter()
@@ -101,12 +97,14 @@ class ConnectionRates:
             address: The address that it comes from.
         """
         now_s = self._clock()
-        rate = self._limits.of_address(address)
+        limits = self.limits
+        rate = limits.of_address(address)
         if rate is not None and (wait_s := self._addresses.take(address, 1, rate, now_s)):
             self._addresses.take(address, -1, rate, now_s)
             reason = f"{address} has come more often than its quota lets it, {rate:g} connections a second"
             return self._held_up(ADDRESS, address, Verdict(min(wait_s, ENDS_LATE_S), reason))
-        buckets = [self._shared[name] for name in ("", listener) if name in self._shared]
+        rates = (("", limits.together), (listener, limits.by_listener.get(listener, UNLIMITED)))
+        buckets = [(rate, self._bucket(name, rate, now_s)) for name, rate in rates if rate < UNLIMITED]
         wait_s = max((bucket.take(1, rate, now_s) for rate, bucket in buckets), default=0.0)
         if not wait_s:
             return AT_ONCE
@@ -133,6 +131,12 @@ class ConnectionRates:
         """Ends the connections that wait."""
         for connection in list(self._held):
             connection.end()
+
+    def _bucket(self, name: str, rate: int, now_s: float) -> TokenBucket:
+        found = self._shared.get(name)
+        if found is None:
+            found = self._shared[name] = TokenBucket(rate, BURST_S, now_s)
+        return found
 
     def _held_up(self, what: str, address: str, verdict: Verdict) -> Verdict:
         """Returns the verdict, or, where too many wait already, that it ends at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec import Struct, field
@@ -56,7 +56,7 @@ class Listener:
 
     Args:
         server: The functions that answer requests.
-        limits: How many connections there may be.
+        limits: The function that returns how many connections there may be; it is asked as each comes.
         request_bytes: The bytes of requests that all connections hold together.
         reading_room: The bytes of large requests that have not come yet, of all connections together.
         key: The configuration key that names the ports, for errors.
@@ -68,13 +68,14 @@ class Listener:
     def __init__(
         self,
         server: RequestServer,
-        limits: ListenerLimits,
+        limits: Callable[[], ListenerLimits],
         request_bytes: ByteSemaphore,
         reading_room: TransferRoom,
         key: str = CLIENTS_KEY,
     ) -> None:
         self._request_server = server
-        self._limits = limits
+        self._limits_now = limits
+        self._limits = limits()
         self._request_bytes = request_bytes
         self._reading_room = reading_room
         self._key = key
@@ -85,11 +86,11 @@ class Listener:
         self._by_address: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         loop = asyncio.get_running_loop()
-        self._rates = None if limits.rates is None else ConnectionRates(limits.rates, loop.time)
+        self._rates = None if self._limits.rates is None else ConnectionRates(self._limits.rates, loop.time)
         self._unknown: dict[ServerConnection, str] = {}
         self._unknown_by_address: Counter[str] = Counter()
         self._tls_turns = TlsTurns()
-        self._idle = IdleConnections(limits.connection.idle_s)
+        self._idle = IdleConnections(self._limits.connection.idle_s)
         self._log = ConnectionLog()
         self._ports: list[Port] = []
         self._is_stopping = False
@@ -208,6 +209,9 @@ class Listener:
         *,
         accepts_plain: bool = False,
     ) -> asyncio.BaseProtocol:
+        self._limits = limits = self._limits_now()
+        if self._rates is not None and limits.rates is not None:
+            self._rates.limits = limits.rates
         served = self._served(name, certificates, make_login, accepts_plain=accepts_plain)
         return served if self._rates is None else HeldConnection(self._rates, name, served, self.tell)
 

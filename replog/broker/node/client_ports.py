@@ -5,15 +5,26 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from replog.broker.node.logins import Logins
 from replog.broker.process import descriptor_limit
 from replog.config.kinds import Endpoint, NamedEndpoint
 from replog.config.server import ServerConfig
-from replog.metadata.records import BrokerEndpoint, SecurityProtocol
+from replog.errors import BrokerNotAvailableError
+from replog.metadata.config_keys import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    ConfigKey,
+    address_counts,
+)
+from replog.metadata.image import CLUSTER_DEFAULTS
+from replog.metadata.records import BrokerEndpoint, ResourceType, SecurityProtocol
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.server import KafkaServer, RequestCounts
 from replog.tcp.certificates import Certificates
@@ -30,11 +41,17 @@ if TYPE_CHECKING:
 READING_BYTES = 128 << 20
 """Of large messages of clients that are being read, before the memory of requests holds them."""
 
+Configs: TypeAlias = Mapping[tuple[ResourceType, str], Mapping[str, str]]
+"""What is set of each resource, by key."""
+
 _log = logging.getLogger(__name__)
 
 
 def limits_within(
-    descriptors_max: int, config: ServerConfig, of_address: Callable[[str], float | None]
+    descriptors_max: int,
+    config: ServerConfig,
+    of_address: Callable[[str], float | None],
+    changed: Mapping[str, str] = MappingProxyType({}),
 ) -> ListenerLimits:
     """Returns how many connections there may be where a process may open so many descriptors: half are left for the logs.
 
@@ -42,23 +59,64 @@ def limits_within(
         descriptors_max: The most descriptors of the process.
         config: The configuration of the node.
         of_address: The function that returns how many connections may come from an address in a second; None: any number.
+        changed: What was set while the cluster runs, and counts before the configuration of the node, by key.
     """
-    connections_max = max(1, min(config.max_connections, descriptors_max // 2))
-    own = {each.name: config.security_of(each.name) for each in config.listeners}
+
+    def number(key: ConfigKey, of_file: int) -> int:
+        return int(changed.get(key.cluster_name, of_file))
+
+    def of_listeners(key: ConfigKey) -> dict[str, int]:
+        own = {each.name: cast("int", each.value) for each in config.listener_name}
+        named = {each.name: f"{each.name.lower()}.{key.cluster_name}" for each in config.listeners}
+        return {listener: own[name] for listener, name in named.items() if name in own}
+
+    overrides = changed.get(MAX_CONNECTIONS_PER_IP_OVERRIDES.cluster_name)
+    of_single = config.max_connections_per_ip_overrides if overrides is None else address_counts(overrides)
+    connections_max = max(1, min(number(MAX_CONNECTIONS, config.max_connections), descriptors_max // 2))
     idle_ms = config.connections_max_idle_ms
     return ListenerLimits(
         connections_max,
-        min(config.max_connections_per_ip, connections_max),
+        min(number(MAX_CONNECTIONS_PER_IP, config.max_connections_per_ip), connections_max),
         min(ListenerLimits().unknown_max, max(1, connections_max // 2)),  # strangers leave room for others
         ConnectionLimits(idle_s=math.inf if idle_ms < 0 else max(1, idle_ms) / 1000),
-        by_address={each.address: each.count for each in config.max_connections_per_ip_overrides},
-        by_listener={name: keys.max_connections for name, keys in own.items()},
+        by_address={each.address: each.count for each in of_single},
+        by_listener=of_listeners(MAX_CONNECTIONS),
         rates=ConnectionRateLimits(
-            config.max_connection_creation_rate,
-            {name: keys.max_connection_creation_rate for name, keys in own.items()},
+            number(MAX_CONNECTION_CREATION_RATE, config.max_connection_creation_rate),
+            of_listeners(MAX_CONNECTION_CREATION_RATE),
             of_address,
         ),
     )
+
+
+class LimitsInForce:
+    """How many connections there may be by what is set now, in the metadata and in the file of the node.
+
+    Args:
+        config: The configuration of the node.
+        node: The node, whose metadata have what is set.
+        of_address: The function that returns how many connections may come from an address in a second; None: any number.
+    """
+
+    def __init__(self, config: ServerConfig, node: KafkaNode, of_address: Callable[[str], float | None]) -> None:
+        self._config = config
+        self._node = node
+        self._of_address = of_address
+        self._configs: Configs | None = None
+        self._limits = limits_within(descriptor_limit(), config, of_address)
+
+    def __call__(self) -> ListenerLimits:
+        """Returns the limits; the same object until a configuration changes."""
+        try:
+            configs = self._node.image.configs
+        except BrokerNotAvailableError:  # it has not read the metadata since its start
+            return self._limits
+        if configs is not self._configs:
+            self._configs = configs
+            of_broker = configs.get((ResourceType.BROKER, str(self._config.node_id)), {})
+            changed = {**configs.get(CLUSTER_DEFAULTS, {}), **of_broker}
+            self._limits = limits_within(descriptor_limit(), self._config, self._of_address, changed)
+        return self._limits
 
 
 class ClientPorts:
@@ -107,7 +165,7 @@ class ClientPorts:
         if not self._bound:
             return
         server = self._server = KafkaServer(node, is_serving)
-        limits = limits_within(descriptor_limit(), self._config, server.quotas.connection_rate)
+        limits = LimitsInForce(self._config, node, server.quotas.connection_rate)
         reading_room = TransferRoom(READING_BYTES)
         requests = RequestServer(server.serve, server.may_overlap, server.carries_records)
         logins = self._logins = Logins(self._config, node, server)

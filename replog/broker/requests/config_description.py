@@ -25,6 +25,7 @@ from replog.metadata.config_keys import (
     CONFIG_KEYS,
     CONTROLLER_KEYS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
+    AddressCountsType,
     BooleanType,
     ChoicesType,
     ChoiceType,
@@ -260,7 +261,7 @@ def _type_of(key: ConfigKey) -> ConfigType:
             return ConfigType.BOOLEAN
         case ChoicesType():
             return ConfigType.LIST
-        case ChoiceType():
+        case ChoiceType() | AddressCountsType():
             return ConfigType.STRING
 
 

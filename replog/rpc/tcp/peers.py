@@ -58,7 +58,7 @@ class TcpPeerServer:
 
         requests = RequestServer(serve, lambda _: False, lambda _: False)
         limits = ListenerLimits(connection=ConnectionLimits(recordless_bytes_max=OPENING_BYTES_MAX))
-        self._listener = Listener(requests, limits, ByteSemaphore(READING_BYTES), reading_room, KEY)
+        self._listener = Listener(requests, lambda: limits, ByteSemaphore(READING_BYTES), reading_room, KEY)
         certificates = None if tls is None else tls.certificates
         await self._listener.start(bound, LISTENER, certificates, accepts_plain=tls is not None and tls.accepts_plain)
 

@@ -16,7 +16,8 @@ from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.client import Admin, Consumer, LoopThread, Producer, SyncAdmin, SyncConsumer, SyncProducer
 from replog.config.server import ServerConfig
-from replog.errors import BrokerClosedError, RequestTimedOutError
+from replog.errors import BrokerClosedError, ConfigError, RequestTimedOutError
+from replog.metadata.records import ResourceType
 from replog.testing import SimulatedFileSystem
 
 
@@ -111,6 +112,26 @@ async def test_clients_go_on_over_connections_that_ended_idle(caplog: pytest.Log
                     await asyncio.sleep(0.05)
         told = [record.message for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
     assert told == []
+
+
+async def test_limits_of_connections_are_set_while_the_broker_runs() -> None:
+    async with running(max_connections_per_ip=100) as node, Admin(node.address) as admin:
+        assert node._clients is not None
+        listener = node._clients._listener
+        assert listener is not None
+        await admin.wait_until_ready(brokers=1)
+        for resource, set_value, in_force in (
+            ((ResourceType.BROKER, ""), "60", 60),
+            ((ResourceType.BROKER, "1"), "50", 50),
+            ((ResourceType.BROKER, "1"), None, 60),
+            ((ResourceType.BROKER, ""), None, 100),
+        ):
+            await admin.alter_configs(resource, {"max.connections.per.ip": set_value})
+            async with asyncio.timeout(60):
+                while listener._limits_now().connections_per_address_max != in_force:
+                    await asyncio.sleep(0.01)
+        with pytest.raises(ConfigError, match="a whole number from 1 to"):
+            await admin.alter_configs((ResourceType.BROKER, ""), {"max.connections.per.ip": "0"})
 
 
 async def test_a_stopped_server_is_lost_and_found_again() -> None:

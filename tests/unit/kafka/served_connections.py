@@ -114,7 +114,8 @@ async def serving(
 ) -> AsyncIterator[Served]:
     script, request_bytes, reading_room = Script(), ByteSemaphore(bytes_max), TransferRoom(reading_bytes_max)
     server = RequestServer(serve or script.serve, is_overlapping, is_overlapping)
-    listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes, reading_room)
+    found_limits = ListenerLimits(connection=limits, **others)
+    listener = Listener(server, lambda: found_limits, request_bytes, reading_room)
     bound = bind(HOST, 0)
     port = bound.port
     await listener.start(bound)

@@ -59,6 +59,15 @@ def test_the_rate_of_all_listeners_together_holds_beside_that_of_each() -> None:
     assert waits(rates, 1, listener="B") == [0.5]
 
 
+def test_a_rate_that_changes_holds_at_once() -> None:
+    rates = ConnectionRates(ConnectionRateLimits(), Clock())
+    assert waits(rates, 1_000) == [0.0] * 1_000
+    rates.limits = ConnectionRateLimits(RATE)
+    assert waits(rates, BURST + 1) == [0.0] * BURST + [1 / RATE]
+    rates.limits = ConnectionRateLimits()
+    assert waits(rates, 1_000) == [0.0] * 1_000
+
+
 def test_an_address_over_its_quota_is_ended_late_and_takes_nothing_from_others() -> None:
     clock = Clock()
     quotas = {"10.0.0.1": 1.0}

@@ -216,7 +216,7 @@ async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back()
     request_bytes, script = ByteSemaphore(1_000), Script()
     listener = Listener(
         RequestServer(script.serve, lambda frame: True, lambda frame: True),
-        ListenerLimits(),
+        ListenerLimits,
         request_bytes,
         TransferRoom(1),
     )

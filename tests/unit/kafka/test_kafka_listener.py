@@ -21,7 +21,7 @@ from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 from tests.quiet import quiet_for
-from tests.unit.kafka.served_connections import ALONE, HOST, Script, request, serving
+from tests.unit.kafka.served_connections import ALONE, HOST, Script, Served, request, serving
 
 
 async def test_the_room_for_small_requests_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
         other.listen()
         listener = Listener(
             RequestServer(Script().serve, lambda frame: True, lambda frame: True),
-            ListenerLimits(),
+            ListenerLimits,
             ByteSemaphore(1),
             TransferRoom(1),
         )
@@ -125,7 +125,7 @@ async def test_a_listener_that_is_given_up_while_it_begins_leaves_no_port() -> N
     bound = bind("127.0.0.1", 0)
     listener = Listener(
         RequestServer(Script().serve, lambda frame: True, lambda frame: True),
-        ListenerLimits(),
+        ListenerLimits,
         ByteSemaphore(1),
         TransferRoom(1),
     )
@@ -166,6 +166,47 @@ def test_the_configuration_bounds_connections_of_all_of_addresses_and_of_listene
     found = limits_within(65_536, keys, lambda _: None)
     assert (found.connections_max, found.connections_per_address_max) == (50, 9)
     assert (found.by_address, found.by_listener) == ({"10.0.0.7": 20}, {"PLAINTEXT": 7})
+
+
+def test_what_is_set_while_the_cluster_runs_counts_before_the_file() -> None:
+    keys = config({"max.connections": 50, "max.connections.per.ip": 9, "listener.name.plaintext.max.connections": 7})
+    changed = {
+        "max.connections": "70",
+        "max.connections.per.ip": "60",
+        "max.connections.per.ip.overrides": "10.0.0.7:20,[2001:db8::7]:5",
+        "max.connection.creation.rate": "3",
+        "log.retention.ms": "1",
+    }
+    found = limits_within(65_536, keys, lambda _: None, changed)
+    assert (found.connections_max, found.connections_per_address_max) == (70, 60)
+    assert (found.by_address, found.by_listener) == ({"10.0.0.7": 20, "2001:db8::7": 5}, {"PLAINTEXT": 7})
+    assert found.rates is not None
+    assert (found.rates.together, found.rates.by_listener) == (3, {})
+
+
+async def test_limits_that_change_hold_for_the_next_connection() -> None:
+    """Goal: an operator ends a flood without a restart, and connections that there are go on."""
+    limits, script = [ListenerLimits(connections_max=2)], Script()
+    script.is_open = True
+    server = RequestServer(script.serve, lambda frame: True, lambda frame: True)
+    listener = Listener(server, lambda: limits[0], ByteSemaphore(1_000), TransferRoom(1_000))
+    bound = bind(HOST, 0)
+    await listener.start(bound)
+    it = Served(listener, bound.port, script, ByteSemaphore(1), [])
+    first, second = await it.client(), await it.client()
+    second.writer.write(request(1))
+    assert await second.answers(1) == [1]
+    limits[0] = ListenerLimits(connections_max=1)
+    assert await (await it.client()).until_ended() == b""
+    first.writer.write(request(2))
+    assert await first.answers(1) == [2]
+    limits[0] = ListenerLimits(connections_max=3)
+    third = await it.client()
+    third.writer.write(request(3))
+    assert await third.answers(1) == [3]
+    await listener.stop()
+    for client in it.clients:
+        client.writer.close()
 
 
 async def test_single_addresses_and_listeners_have_bounds_of_their_own(caplog: pytest.LogCaptureFixture) -> None:

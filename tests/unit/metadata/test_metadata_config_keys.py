@@ -105,6 +105,26 @@ def test_what_is_stored_is_the_value_and_not_how_it_was_written(name: str, text:
         assert key.parse(stored) == key.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("", ""),
+        (" 10.0.0.7:5 , [2001:DB8::7]:0", "10.0.0.7:5,[2001:db8::7]:0"),
+        ("10.0.0.7:5,10.0.0.7:6", "names an address twice"),
+        ("10.0.0.7", "has no count"),
+        ("host:5", "has no address"),
+        (",".join(f"10.0.{n // 256}.{n % 256}:1" for n in range(1_001)), "names 1001 addresses"),
+    ],
+)
+def test_counts_of_addresses(text: str, stored: str) -> None:
+    key = config_key_or_raise(ResourceType.BROKER, "max.connections.per.ip.overrides")
+    if " " in stored:
+        with pytest.raises(ConfigError, match=stored):
+            key.canonical(text)
+    else:
+        assert key.canonical(text) == stored
+
+
 def test_cluster_defaults_have_kafkas_broker_names() -> None:
     assert config_key_or_raise(ResourceType.BROKER, "log.retention.ms").name == "retention.ms"
     with pytest.raises(ConfigError):

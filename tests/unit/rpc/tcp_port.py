@@ -47,7 +47,7 @@ async def listening(handlers: PeerHandlers, *, port: int = 0, room_bytes: int = 
         )
 
     listener = Listener(
-        RequestServer(answer, lambda _: False, lambda _: False), ListenerLimits(), ByteSemaphore(1 << 30), room
+        RequestServer(answer, lambda _: False, lambda _: False), ListenerLimits, ByteSemaphore(1 << 30), room
     )
     await listener.start(bound)
     try:
