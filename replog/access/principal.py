@@ -1,10 +1,12 @@
-"""The identity at the other end of a connection."""
+"""The identity at the other end of a connection, and what goes on with it for a client."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Principal(Struct, frozen=True):
@@ -24,3 +26,22 @@ class Principal(Struct, frozen=True):
 
 ANONYMOUS: Final = Principal("ANONYMOUS")
 """Who has shown no identity."""
+
+
+class ClientIdentity(Struct, frozen=True):
+    """A client, as decisions about its requests need it.
+
+    Attributes:
+        principal: Who it is.
+        host: The address from which it came to a listener; "" where it is not known.
+    """
+
+    principal: Principal
+    host: str
+
+
+class Envelope(Struct, Generic[T_co], frozen=True):
+    """A change that a client asks for, and who that is: whoever makes the change decides by it (Kafka's Envelope, KIP-590)."""
+
+    change: T_co
+    client: ClientIdentity

@@ -34,8 +34,8 @@ from typing import Final
 
 import msgspec
 
-from replog.access.entries import AclOperation, ResourceKind
-from replog.access.principal import Principal
+from replog.access.principal import ClientIdentity
+from replog.access.rights import Denial
 
 LINES_A_SECOND_MAX: Final = 100
 """How many lines there are in a second at most."""
@@ -62,31 +62,26 @@ class Audit:
         self._written_count = 0
         self._left_out_count = 0
 
-    def denied(
-        self, principal: Principal, host: str, api: str, operation: AclOperation, kind: ResourceKind, name: str
-    ) -> None:
+    def denied(self, denial: Denial) -> None:
         """Tells what a client may not do."""
         if self._has_room():
             self._write(
                 {
                     "event": "denied",
-                    "principal": _short(str(principal)),
-                    "address": host,
-                    "api": api,
-                    "operation": operation.name,
-                    "resource_type": kind.name,
-                    "resource_name": _short(name),
+                    "principal": _short(str(denial.client.principal)),
+                    "address": denial.client.host,
+                    "api": denial.api,
+                    "operation": denial.operation.name,
+                    "resource_type": denial.kind.name,
+                    "resource_name": _short(denial.name),
                 }
             )
 
-    def administered(
-        self, principal: Principal, host: str, api: str, resources: Sequence[str], errors: Iterable[str]
-    ) -> None:
+    def administered(self, client: ClientIdentity, api: str, resources: Sequence[str], errors: Iterable[str]) -> None:
         """Tells what a client has changed, or was told why not.
 
         Args:
-            principal: The principal of the client.
-            host: The address of the client.
+            client: The client.
             api: The name of the API.
             resources: The names of what the request is about.
             errors: The names of the errors in the answer.
@@ -95,8 +90,8 @@ class Audit:
             self._write(
                 {
                     "event": "administered",
-                    "principal": _short(str(principal)),
-                    "address": host,
+                    "principal": _short(str(client.principal)),
+                    "address": client.host,
                     "api": api,
                     "resources": [_short(name) for name in resources[:NAMES_MAX]],
                     "resources_count": len(resources),

@@ -9,12 +9,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.controller.requests import DrainBroker
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.transactions.requests import ForgetTransactionalId, PrepareTransaction
 from replog.errors import TopicAuthorizationError
 from replog.metadata.records import ResourceType
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode
 from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from replog.access.authorizer import OPEN, Authorizer
-from replog.access.principal import Principal
+from replog.access.principal import ClientIdentity
 from replog.metadata.image import MetadataImage
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -35,7 +35,7 @@ class Asked(Struct, frozen=True):
     """
 
     listener: str
-    sender: tuple[Principal, str] | None
+    sender: ClientIdentity | None
     key: int
     version: int
     body: bytes

@@ -21,10 +21,11 @@ from typing import ParamSpec, Protocol, TypeVar
 from msgspec import Struct, field
 
 from replog.access.authorizer import OPEN
+from replog.access.principal import ClientIdentity
+from replog.access.rights import Rights
 from replog.errors import BrokerClosedError, BrokerNotAvailableError, ErrorCode, MalformedFrameError, ReplogError
 from replog.metadata.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from replog.protocol.audit import Audit
-from replog.protocol.caller_rights import Rights
 from replog.protocol.client_quotas import NO_QUOTAS, ClientQuotas, Quotas
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, beside
 from replog.protocol.handlers.produce import has_failed, read_in_turns
@@ -141,7 +142,8 @@ class KafkaServer:
             return framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
         turn = ProduceTurn(caller.in_order)
-        rights = Rights(self._node.authorizer, caller.principal, caller.address, api.name, self._audit)
+        client = ClientIdentity(caller.principal, caller.address)
+        rights = Rights(self._node.authorizer, client, api.name, self._audit.denied)
         call = Call(version, header.client_id or "", caller, rights, unread, turn, request_time)
         if api.is_repeated is not None:
             buffers = await self._repeated_or_new(api, body, call)
@@ -238,7 +240,7 @@ class KafkaServer:
             handling = api.load()
             if call.rights.authorizer is OPEN and not api.right.administers:  # nothing to ask, nothing to tell
                 return await handling.handle(self._node, request, call)
-            response: Response = await answered(api.right, handling, self._node, request, call)
+            response: Response = await answered(api.right, handling, self._node, request, call, self._audit)
             return response
         except BrokerClosedError:
             raise
@@ -293,7 +295,7 @@ def _quotas_of(node: KafkaNode) -> Quotas:
 def _asked(call: Call, api: Served, body: memoryview) -> Asked:
     """Returns a request as its answer is kept: for all clients, or, where they have rights, for those who are the same."""
     rights = call.rights
-    sender = None if rights.is_open else (rights.principal, rights.host)
+    sender = None if rights.is_open else rights.client
     return Asked(call.listener, sender, api.key, call.version, bytes(body))
 
 

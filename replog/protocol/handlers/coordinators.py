@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few
 from replog.protocol.written_steps import Steps
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

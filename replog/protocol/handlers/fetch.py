@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import MetadataImage
-from replog.protocol.caller_rights import Rights
 from replog.protocol.fetch_sessions import Named, SessionRefusal
 from replog.protocol.handlers.metadata import reachable
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, fitting, own_text

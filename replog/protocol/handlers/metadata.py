@@ -7,13 +7,13 @@ from typing import TypeAlias, cast
 from uuid import UUID
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.controller.requests import CreateTopics, NewTopic
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import INTERNAL_TOPICS, topic_name_trouble
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps, mutating
 from replog.protocol.written_steps import Steps, WrittenElements, written_in_steps
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse

@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
 from replog.access.principal import ANONYMOUS, Principal
+from replog.access.rights import Rights
 from replog.access.token_key import TokenKey
 from replog.controller.requests import MutatingClient
 from replog.coordinator.offsets.transactions import GetCommitPermit
@@ -20,7 +21,6 @@ from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.quotas import QUOTA_NAME_CHARACTERS_MAX
 from replog.metadata.records import BrokerEndpoint, ResourceType, SecurityProtocol
-from replog.protocol.caller_rights import Rights
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.request_time import RequestTime, in_thread

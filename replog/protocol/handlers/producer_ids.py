@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.coordinator.transactions.requests import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -21,7 +22,6 @@ from replog.coordinator.transactions.requests import (
     InitProducerResponse,
 )
 from replog.errors import CoordinatorLoadInProgressError, ErrorCode, ReplogError, RetriableError
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
 from replog.rpc.messages import InitProducerIdRequest as NodeRequest

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Final, cast
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.coordinator.transactions.records import TransactionStatus
 from replog.coordinator.transactions.requests import (
     AddPartitions,
@@ -27,7 +28,6 @@ from replog.coordinator.transactions.requests import (
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
 from replog.protocol.handlers.producer_ids import spare_producer_id

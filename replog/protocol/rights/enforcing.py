@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from replog.access.entries import ResourceKind
+from replog.access.rights import Rights
 from replog.errors import BrokerNotAvailableError, ErrorCode
 from replog.metadata.image import MetadataImage
-from replog.protocol.caller_rights import Rights
+from replog.protocol.audit import Audit
 from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.protocol.rights.needs import Each, Need, Resource, Right
 from replog.protocol.written_steps import WrittenElements
@@ -36,8 +37,10 @@ class Answering(Protocol):
     def refuse(self) -> Callable[[Any, Failure], Any]: ...
 
 
-async def answered(right: Right, api: Answering, node: KafkaNode, request: Any, call: Call) -> Any:
+async def answered(right: Right, api: Answering, node: KafkaNode, request: Any, call: Call, audit: Audit) -> Any:
     """Returns the answer to a request, with what its sender may not do refused.
+
+    What it administers is told in the audit log.
 
     Raises:
         AuthorizationError: It lacks what the whole request needs; nothing was done.
@@ -49,7 +52,7 @@ async def answered(right: Right, api: Answering, node: KafkaNode, request: Any, 
     response = await answer
     rights = call.rights
     asked = tuple(_named(right, _image(node), request))
-    rights.audit.administered(rights.principal, rights.host, rights.api, asked, set(_errors(right, response)))
+    audit.administered(rights.client, rights.api, asked, set(_errors(right, response)))
     return response
 
 

@@ -9,9 +9,9 @@ from msgspec.structs import force_setattr
 
 from replog.access.authorizer import OPEN, Authorizer
 from replog.access.entries import AclOperation, ResourceKind
-from replog.access.principal import ANONYMOUS, Principal
+from replog.access.principal import ANONYMOUS, ClientIdentity, Principal
+from replog.access.rights import Rights
 from replog.protocol.audit import Audit
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import Call
 from replog.tcp.connection import Caller
 
@@ -68,7 +68,7 @@ def a_call(
 ) -> Call:
     """The context of a request that came over no connection."""
     caller = caller or Caller(ANONYMOUS, "127.0.0.1" if authorizer is not OPEN else "")
-    rights = Rights(authorizer, caller.principal, caller.address, "Any", Audit())
+    rights = Rights(authorizer, ClientIdentity(caller.principal, caller.address), "Any", Audit().denied)
     return Call(version, client_id, caller, rights)
 
 

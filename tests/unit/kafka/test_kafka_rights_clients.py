@@ -12,7 +12,8 @@ from rights_kit import AllowedOnly, Grant, govern, on
 
 from replog import Admin, Consumer, Producer
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
-from replog.access.principal import Principal
+from replog.access.principal import ClientIdentity, Principal
+from replog.access.rights import Denial
 from replog.errors import (
     AuthorizationError,
     ClusterAuthorizationError,
@@ -129,9 +130,9 @@ def test_the_lines_of_a_second_are_bounded_and_the_others_counted(caplog: pytest
     log = Audit(lambda: now)
     principal = AllowedOnly.__name__ * 100
     for _ in range(audit.LINES_A_SECOND_MAX + 7):
-        log.denied(Principal(principal), "h", "Fetch", READ, CLUSTER, CLUSTER_NAME)
+        log.denied(Denial(ClientIdentity(Principal(principal), "h"), "Fetch", READ, CLUSTER, CLUSTER_NAME))
     assert len(caplog.records) == audit.LINES_A_SECOND_MAX
     assert len(caplog.records[0].getMessage()) < audit.NAME_CHARACTERS_MAX + 300
     now = 6.0
-    log.denied(Principal("a"), "h", "Fetch", READ, CLUSTER, CLUSTER_NAME)
+    log.denied(Denial(ClientIdentity(Principal("a"), "h"), "Fetch", READ, CLUSTER, CLUSTER_NAME))
     assert json.loads(caplog.records[-1].getMessage())["left_out_before"] == 7

@@ -12,6 +12,7 @@ from typing import Final
 from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclOperation, ResourceKind
 from replog.access.principal import ANONYMOUS
+from replog.access.rights import Rights
 from replog.access.token_key import TokenKey
 from replog.controller.requests import CreateDelegationToken, ExpireDelegationToken, RenewDelegationToken
 from replog.errors import (
@@ -22,7 +23,6 @@ from replog.errors import (
     RetriableError,
 )
 from replog.metadata.records import SecurityProtocol
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.node import STEP, Call, Failure, KafkaNode, require_few
 from replog.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from replog.wire.messages.describe_delegation_token import (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.coordinator.assignors import Assignment, assignment_in
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.describing.requests import (
@@ -16,7 +17,6 @@ from replog.coordinator.describing.requests import (
 )
 from replog.errors import ErrorCode, InvalidGroupIdError, ReplogError
 from replog.metadata.image import MetadataImage
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
 from replog.protocol.written_steps import Steps

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import structs
 
 from replog.access.entries import AclOperation, ResourceKind
+from replog.access.rights import Rights
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
@@ -31,7 +32,6 @@ from replog.coordinator.offsets.requests import (
 from replog.coordinator.offsets.transactions import CommitTransactionalOffsets
 from replog.errors import AuthorizationError, ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
-from replog.protocol.caller_rights import Rights
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import (
     COMMIT_OVERLAPPING_BYTES_MAX,

@@ -1,15 +1,15 @@
-"""What the sender of one request may do, as handlers ask for it."""
+"""What the sender of one request may do, as handlers of brokers and the controller ask for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from replog.access.authorizer import OPEN, Authorizer
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
-from replog.access.principal import Principal
+from replog.access.principal import ClientIdentity, Principal
 from replog.errors import (
     AuthorizationError,
     ClusterAuthorizationError,
@@ -18,7 +18,6 @@ from replog.errors import (
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
 )
-from replog.protocol.audit import Audit
 
 _ERRORS: Final[Mapping[ResourceKind, type[AuthorizationError]]] = {
     ResourceKind.TOPIC: TopicAuthorizationError,
@@ -37,22 +36,35 @@ _OPERATIONS: Final[Mapping[ResourceKind, int]] = {
 """The operations that there are on each kind, as Kafka tells them to clients (KIP-430): the bits are its codes."""
 
 
+class Denial(Struct, frozen=True):
+    """Something that a client asked for by name, and may not do, as the audit log tells it."""
+
+    client: ClientIdentity
+    api: str
+    operation: AclOperation
+    kind: ResourceKind
+    name: str
+
+
 class Rights(Struct, frozen=True):
     """What one client may do, at the moment at which it is asked.
 
     Attributes:
         authorizer: The authorizer of the node.
-        principal: Who the client is.
-        host: The address of the client; "" where it is not known.
+        client: Who the client is.
         api: The name of the API that it asks, for the audit log.
-        audit: The log of what is denied.
+        tell_denied: The function that is told what is denied.
     """
 
     authorizer: Authorizer
-    principal: Principal
-    host: str
+    client: ClientIdentity
     api: str
-    audit: Audit
+    tell_denied: Callable[[Denial], None]
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the client."""
+        return self.client.principal
 
     @property
     def is_open(self) -> bool:
@@ -61,18 +73,18 @@ class Rights(Struct, frozen=True):
 
     def sees(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> bool:
         """Whether something is allowed that nobody asked for by name: what is hidden in a list is not told in the log."""
-        return self.is_open or self.authorizer.allows(self.principal, self.host, operation, kind, name)
+        return self.is_open or self.authorizer.allows(self.client.principal, self.client.host, operation, kind, name)
 
     def allows(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> bool:
         """Whether something is allowed that the client asks for; tells it in the log if it is not."""
         if self.sees(operation, kind, name):
             return True
-        self.audit.denied(self.principal, self.host, self.api, operation, kind, name)
+        self.tell_denied(Denial(self.client, self.api, operation, kind, name))
         return False
 
     def allows_any(self, operation: AclOperation, kind: ResourceKind) -> bool:
         """Whether there may be a resource of a kind to which the client may do something."""
-        return self.is_open or self.authorizer.allows_any(self.principal, self.host, operation, kind)
+        return self.is_open or self.authorizer.allows_any(self.client.principal, self.client.host, operation, kind)
 
     def refused(
         self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME
@@ -84,7 +96,7 @@ class Rights(Struct, frozen=True):
         """Returns the error of something that is denied."""
         what = "the cluster" if kind is ResourceKind.CLUSTER else f'{kind.name} "{name}"'
         return _ERRORS[kind](
-            f"{self.principal}, coming from {self.host or 'an unknown address'}, may not {operation.name} {what}: have who "
+            f"{self.principal}, coming from {self.client.host or 'an unknown address'}, may not {operation.name} {what}: have who "
             f"administers the cluster allow {operation.name} on {kind.name} {name} to {self.principal}"
         )
 
