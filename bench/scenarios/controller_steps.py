@@ -13,8 +13,8 @@ from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResource,
     AlterPartitionReassignments,
+    ClientChange,
     ConfigOperation,
-    ControllerRequest,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -66,7 +66,7 @@ class ControllerStepsScenario(Scenario[ControllerSystem]):
         self._check(controller, request)
         return {STEP_MS: longest_s * 1e3}
 
-    def _requests(self) -> dict[str, tuple[Sequence[ControllerRequest], ControllerRequest]]:
+    def _requests(self) -> dict[str, tuple[Sequence[ClientChange], ClientChange]]:
         """What is asked first, and what is measured."""
         count = self._partitions
         create = CreateTopics((NewTopic(TOPIC, count, 3),))
@@ -88,7 +88,7 @@ class ControllerStepsScenario(Scenario[ControllerSystem]):
             "elect leaders": ((CreateTopics((led_by_second,)), reassign), elect),
         }
 
-    def _check(self, controller: TimedController, request: ControllerRequest) -> None:
+    def _check(self, controller: TimedController, request: ClientChange) -> None:
         if isinstance(request, CreateTopics | DeleteTopics):
             expected = len(request.topics) if isinstance(request, CreateTopics) else 0
             if controller.topics_count != expected:

@@ -10,19 +10,22 @@ import gc
 import random
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 from bench.model import System, WrongResultError
+from replog.access.principal import ClientIdentity, Envelope, Principal
 from replog.broker.process import tune_garbage_collector
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import AppendRecords, Claim, CommittedRecords, Message, Reply, ReplyError, Submit
 from replog.controller.requests import (
-    ControllerRequest,
+    ClientChange,
     ControllerResponse,
     Heartbeat,
     NamedPartition,
+    NodeWish,
     RegisterBroker,
     RegisterBrokerResponse,
 )
@@ -30,6 +33,7 @@ from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ElectionType, MetadataRecord
 
 CLUSTER_ID = "bench"
+_CLIENT = ClientIdentity(Principal("bench"), "127.0.0.1")
 _TIMEOUT_MS = 600_000  # the brokers send no heartbeats
 
 
@@ -113,12 +117,12 @@ class TimedController:
             raise WrongResultError(f"broker {broker_id} got {registered}")
         self.ask(Heartbeat(broker_id, registered.broker_epoch, self._end_offset))
 
-    def ask(self, request: ControllerRequest) -> ControllerResponse:
+    def ask(self, request: NodeWish | ClientChange) -> ControllerResponse:
         """One request, and its answer."""
         (answer,) = self.ask_all((request,), in_flight=1)
         return answer
 
-    def ask_all(self, requests: tuple[ControllerRequest, ...], in_flight: int) -> list[ControllerResponse]:
+    def ask_all(self, requests: Sequence[NodeWish | ClientChange], in_flight: int) -> list[ControllerResponse]:
         """All requests, at most so many waiting at a time; the answers in the same order.
 
         Raises:
@@ -133,7 +137,8 @@ class TimedController:
             if waiting and submitted_count - len(self._answers) < in_flight:
                 request_id, request = waiting.popleft()
                 submitted_count += 1
-                self._step(Submit(request_id, request, self._now_ms() + _TIMEOUT_MS))
+                wish = request if isinstance(request, NodeWish) else Envelope(request, _CLIENT)
+                self._step(Submit(request_id, wish, self._now_ms() + _TIMEOUT_MS))
             elif self._committing is not None:
                 time.sleep(max(0.0, self._due_s - time.perf_counter()))
         return [self._answers[request_id] for request_id in range(first_id, self._next_request_id + 1)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
+from replog.access.standard import StandardAuthorizer
 from replog.access.token_key import TokenKey
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
@@ -76,6 +79,9 @@ class ControllerConfig(Struct, frozen=True):
 
     max_acls: int = 20_000
     """Entries of access control lists in the cluster.  Too large: a filter looks at all of them in one step."""
+
+    new_authorizer: Callable[[], StandardAuthorizer] | None = None
+    """Makes what decides what clients may have changed, by the entries of the state; None: everything."""
 
     token_key: TokenKey | None = None
     """What makes the HMACs of delegation tokens; None: there are none."""

@@ -33,6 +33,8 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from replog.access.principal import ClientIdentity
+from replog.access.rights import Denial, Rights
 from replog.controller.config import ControllerConfig
 from replog.controller.events.offset_control import DeferredReplies
 from replog.controller.events.queue import EventQueue
@@ -58,7 +60,7 @@ from replog.controller.messages import (
     WatchedBroker,
 )
 from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
-from replog.controller.requests import Heartbeat, LongResult, NamedPartition
+from replog.controller.requests import Heartbeat, LongResult, NamedPartition, name_of
 from replog.controller.state.state import ControllerState
 from replog.errors import (
     InternalError,
@@ -282,6 +284,21 @@ class Controller:
     def elections_needed(self, election_type: ElectionType) -> tuple[NamedPartition, ...]:
         """Returns the partitions that an election of all would elect leaders for, as many as one request elects; none on a standby."""
         return self._managers.elections.needed(election_type) if self._is_active else ()
+
+    def rights(self, client: ClientIdentity, api: str, tell_denied: Callable[[Denial], None]) -> Rights:
+        """Returns what a client may have changed, by the newest state: for changes that others make, such as those of voters.
+
+        Args:
+            client: The client.
+            api: The name of what it asks for.
+            tell_denied: The function that is told what it may not have.
+
+        Raises:
+            NotControllerError: This controller is not active.
+        """
+        if not self._is_active:
+            raise NotControllerError(f"node {self._node_id} is not the active controller (yet, or any more)")
+        return self._managers.rights(client, api, tell_denied)
 
     def committed_state_hash(self) -> str:
         """Returns a hash, equal on every node with the same committed end offset; costs a walk over the state."""
@@ -546,20 +563,20 @@ class Controller:
             self._refuse(message, ThrottledError(problem))
             return
         try:
-            result = self._managers.handle(message.request, now_ms)
+            result = self._managers.handle(message.request, now_ms, self._effects.append)
         except ReplogError as refused:
             self._answer(ReplyError(message.request_id, refused), message.deadline_ms)
             return
         except InvariantViolationError:
             raise
         except Exception as bug:  # noqa: BLE001 - nothing has changed yet: this term ends, the node and its state are sound
-            failed = InternalError(type(message.request).__name__, bug)
+            failed = InternalError(name_of(message.request), bug)
             self._refuse(message, failed)
             self._effects.append(ResignLeadership(self._claim.epoch, str(failed)))
             return
         if isinstance(result, LongResult):
             self._awaited = _AwaitedChange(message, result)
-            self._append_in_steps(type(message.request).__name__, result.records, now_ms)
+            self._append_in_steps(name_of(message.request), result.records, now_ms)
         else:
             self._append(result.records, now_ms)
             self._answer(Reply(message.request_id, result.response), message.deadline_ms)

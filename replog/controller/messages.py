@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from replog.access.rights import Denial
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError
 from replog.metadata.records import MetadataRecord
@@ -152,4 +153,5 @@ class ResignLeadership(Struct, frozen=True):
     reason: str
 
 
-Effect: TypeAlias = AppendRecords | WatchBrokers | Reply | ReplyError | ResignLeadership
+Effect: TypeAlias = AppendRecords | WatchBrokers | Reply | ReplyError | ResignLeadership | Denial
+"""A denial is told in the audit log."""

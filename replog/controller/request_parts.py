@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from msgspec.structs import replace
 
 from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResponse,
-    AlterConfigsResult,
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
-    ControllerRequest,
+    ClientChange,
     ControllerResponse,
     CreateTopics,
     CreateTopicsResponse,
@@ -31,8 +29,8 @@ from replog.controller.requests import (
     NamedPartition,
     NewTopic,
     PartitionResult,
-    TopicResult,
 )
+from replog.controller.rights import configs_failed, id_failed, name_failed, topic_failed
 from replog.errors import ErrorCode, ReplogError
 from replog.errors.from_code import error_code_of
 from replog.metadata.records import ElectionType
@@ -91,10 +89,6 @@ def _resource_weight(resource: Any) -> int:
     return max(1, len(resource.configs))
 
 
-def _resource_failed(resource: Any, error: ReplogError) -> AlterConfigsResult:
-    return AlterConfigsResult(resource.resource_type, resource.resource_name, error_code_of(error), str(error))
-
-
 def _topic_key(topic: Any) -> Hashable:
     return topic.name  # type: ignore[no-any-return]
 
@@ -103,28 +97,16 @@ def _topic_weight(topic: NewTopic) -> int:
     return 1 + len(topic.configs) + max(1, topic.num_partitions, len(topic.assignments))
 
 
-def _topic_failed(topic: Any, error: ReplogError) -> TopicResult:
-    return TopicResult(topic.name, error_code_of(error), str(error))
-
-
-def _name_failed(name: str, error: ReplogError) -> TopicResult:
-    return TopicResult(name, error_code_of(error), str(error))
-
-
-def _id_failed(topic_id: UUID, error: ReplogError) -> TopicResult:
-    return TopicResult("", error_code_of(error), str(error), topic_id)
-
-
 _PARTITIONS = _Kind("items", _partition_key, _one, _partition_failed, AlterPartitionReassignmentsResponse)
 _ELECTIONS = _PARTITIONS._replace(things="partitions", key=None, answer=ElectLeadersResponse)
 _NEEDED_ELECTIONS = _ELECTIONS._replace(left_out=ErrorCode.ELECTION_NOT_NEEDED)
-_CONFIGS = _Kind("resources", _resource_key, _resource_weight, _resource_failed, AlterConfigsResponse)
-_CREATIONS = _Kind("topics", _topic_key, _topic_weight, _topic_failed, CreateTopicsResponse)
-_DELETIONS = _Kind("names", _itself, _one, _name_failed, DeleteTopicsResponse)
-_DELETIONS_BY_ID = _DELETIONS._replace(things="topic_ids", failed=_id_failed)
+_CONFIGS = _Kind("resources", _resource_key, _resource_weight, configs_failed, AlterConfigsResponse)
+_CREATIONS = _Kind("topics", _topic_key, _topic_weight, topic_failed, CreateTopicsResponse)
+_DELETIONS = _Kind("names", _itself, _one, name_failed, DeleteTopicsResponse)
+_DELETIONS_BY_ID = _DELETIONS._replace(things="topic_ids", failed=id_failed)
 
 
-def _kind_of(request: ControllerRequest) -> _Kind | None:
+def _kind_of(request: ClientChange) -> _Kind | None:
     """Returns how a request is divided; None: it stays whole."""
     match request:
         case AlterPartitionReassignments():
@@ -150,11 +132,11 @@ class DividedRequest:
         requests: The parts, in the order in which they are asked for.
     """
 
-    def __init__(self, request: ControllerRequest, kind: _Kind, places: Sequence[Sequence[int]]) -> None:
+    def __init__(self, request: ClientChange, kind: _Kind, places: Sequence[Sequence[int]]) -> None:
         self._kind = kind
         self._things: Sequence[Any] = getattr(request, kind.things)
         self._places = places
-        self.requests: list[ControllerRequest] = [
+        self.requests: list[ClientChange] = [
             replace(request, **{kind.things: tuple(self._things[place] for place in part)}) for part in places
         ]
 
@@ -182,7 +164,7 @@ class DividedRequest:
 
 
 def divided(
-    request: ControllerRequest, elections_needed: Callable[[ElectionType], tuple[NamedPartition, ...]]
+    request: ClientChange, elections_needed: Callable[[ElectionType], tuple[NamedPartition, ...]]
 ) -> DividedRequest | None:
     """Returns a large request in parts; None: it is asked for as a whole.
 

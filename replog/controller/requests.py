@@ -15,6 +15,7 @@ from msgspec import Struct
 from replog.access.credentials import ScramCredential, ScramMechanism
 from replog.access.delegation_tokens import DelegationToken
 from replog.access.entries import AclEntry, AclFilter
+from replog.access.principal import Envelope
 from replog.errors import ErrorCode
 from replog.metadata.records import (
     BrokerEndpoint,
@@ -210,7 +211,7 @@ class MutatingClient(Struct, frozen=True):
 
 
 class CreateTopics(Asks["CreateTopicsResponse"], frozen=True):
-    """`client`: the client that asks; None: a node of the cluster, which has no quota."""
+    """`client`: the client whose quota it counts against; None: none has one."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -246,6 +247,12 @@ class DeleteTopicsResponse(Struct, frozen=True):
 
     topics: tuple[TopicResult, ...]
     throttle_time_ms: int = 0
+
+
+class CreateInternalTopic(Asks["CreateTopicsResponse"], frozen=True):
+    """A broker needs one of the topics of coordinators (`replog.metadata.topic_names`), whoever has asked it for one of them."""
+
+    topic: NewTopic
 
 
 class NamedPartition(Struct, frozen=True):
@@ -547,30 +554,45 @@ class ReportReplicasResponse(Struct, frozen=True):
     pass
 
 
-ControllerRequest: TypeAlias = (
-    RegisterBroker
-    | Heartbeat
-    | AlterPartition
-    | CreateTopics
-    | DeleteTopics
+ClientChange: TypeAlias = (
+    AlterClientQuotas
     | AlterConfigs
-    | AllocateProducerIds
-    | ReportReplicas
-    | CreatePartitions
-    | ElectLeaders
     | AlterPartitionReassignments
-    | UnregisterBroker
-    | DrainBroker
-    | UpdateFeatures
-    | AlterClientQuotas
-    | RegisterController
-    | CreateAcls
-    | DeleteAcls
     | AlterUserScramCredentials
+    | CreateAcls
     | CreateDelegationToken
-    | RenewDelegationToken
+    | CreatePartitions
+    | CreateTopics
+    | DeleteAcls
+    | DeleteTopics
+    | DrainBroker
+    | ElectLeaders
     | ExpireDelegationToken
+    | RenewDelegationToken
+    | UnregisterBroker
+    | UpdateFeatures
 )
+"""What clients ask for, by way of any node: it reaches the controller in an envelope alone, which says who asks."""
+
+NodeWish: TypeAlias = (
+    AllocateProducerIds
+    | AlterPartition
+    | CreateInternalTopic
+    | Heartbeat
+    | RegisterBroker
+    | RegisterController
+    | ReportReplicas
+)
+"""What nodes ask for as nodes; no list of rights speaks of it."""
+
+ControllerRequest: TypeAlias = NodeWish | Envelope[ClientChange]
+
+
+def name_of(request: ControllerRequest) -> str:
+    """Returns what is asked for, for people."""
+    return type(request.change if isinstance(request, Envelope) else request).__name__
+
+
 ControllerResponse: TypeAlias = (
     RegisterBrokerResponse
     | HeartbeatResponse

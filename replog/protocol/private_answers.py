@@ -81,8 +81,8 @@ async def _ask_coordinator(node: KafkaNode, asked: PrivateCall, _call: Call) -> 
     return PrivateAnswer(parts=[encoded(answer)])
 
 
-async def _drain_broker(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
-    return PrivateAnswer(parts=[encoded(await node.change(asked.question, asked.timeout_ms))])
+async def _drain_broker(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
+    return PrivateAnswer(parts=[encoded(await node.change(asked.question, asked.timeout_ms, call.rights.client))])
 
 
 async def _ask_node(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from replog.access.principal import ANONYMOUS
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.rpc import calls
 from replog.rpc.node_requests import NodeRequest, NodeResponse
@@ -20,17 +19,9 @@ class CallingConnection(ABC):
         return calls.decode_node_response(await self._carry_call(data, timeout_ms))
 
     async def controller_call(
-        self,
-        request: ControllerRequest,
-        *,
-        timeout_ms: int,
-        cluster_id: str = "",
-        forwarded: bool = False,
-        principal: str = ANONYMOUS.name,
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
     ) -> ControllerResponse:
-        data = calls.encode_controller_request(
-            request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded, principal=principal
-        )
+        data = calls.encode_controller_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms)
         return calls.decode_controller_response(await self._carry_controller_call(data, timeout_ms))
 
     @abstractmethod

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
-from replog.access.principal import ANONYMOUS
+from replog.access.principal import ClientIdentity, Envelope, Principal
 from replog.controller import requests as controller
-from replog.controller.requests import ControllerRequest, ControllerResponse
+from replog.controller.requests import ClientChange, ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, UnsupportedVersionError
 from replog.errors.from_code import error_code_of, error_from_number
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc.convert import from_proto, to_proto, unsendable
-from replog.rpc.node_requests import NODE_KINDS, NodeRequest, NodeResponse
+from replog.rpc.node_requests import NODE_KINDS, NodeRequest, NodeResponse, VoterChange
 from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ _CONTROLLER_KINDS: _Kinds = {
     "register_broker": (controller.RegisterBroker, controller.RegisterBrokerResponse),
     "heartbeat": (controller.Heartbeat, controller.HeartbeatResponse),
     "alter_partition": (controller.AlterPartition, controller.AlterPartitionResponse),
+    "create_internal_topic": (controller.CreateInternalTopic, controller.CreateTopicsResponse),
     "create_topics": (controller.CreateTopics, controller.CreateTopicsResponse),
     "delete_topics": (controller.DeleteTopics, controller.DeleteTopicsResponse),
     "alter_configs": (controller.AlterConfigs, controller.AlterConfigsResponse),
@@ -54,30 +55,30 @@ _CONTROLLER_KINDS: _Kinds = {
 }
 
 
+_OF_CLIENTS: Final = frozenset[type]((*get_args(ClientChange), *get_args(VoterChange)))
+"""What is made for clients alone."""
+
+
 class IncomingCall(Struct, Generic[T], frozen=True):
     """A request as it arrived: which cluster the caller thinks it talks to ("": any), and its time-out.
 
-    `forwarded`: a broker passes on a client's request; it is not passed on again.  `principal`: the name of whoever asked that
-    broker (KIP-590).
+    `forwarded`: a node passes on a client's request; it is not passed on again.
     """
 
     request: T
     cluster_id: str
     timeout_ms: int
     forwarded: bool = False
-    principal: str = ANONYMOUS.name
 
 
 def encode_node_request(request: NodeRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False) -> bytes:
     message = data_pb2.NodeRequest(cluster_id=cluster_id, forwarded=forwarded)
-    _set_timeout(message, timeout_ms)
-    return _encode(request, message, NODE_KINDS, 0)
+    return _encode_request(request, message, timeout_ms, NODE_KINDS)
 
 
 def decode_node_request(data: bytes | memoryview) -> IncomingCall[NodeRequest]:
     message = _parse(data_pb2.NodeRequest(), data)
-    request = _checked(message, NODE_KINDS)
-    return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
+    return IncomingCall(_checked(message, NODE_KINDS), message.cluster_id, message.timeout_ms, message.forwarded)
 
 
 def encode_node_response(response: NodeResponse | BaseException) -> bytes:
@@ -92,26 +93,15 @@ def decode_node_response(data: bytes | memoryview) -> NodeResponse:
     return response
 
 
-def encode_controller_request(
-    request: ControllerRequest,
-    *,
-    cluster_id: str,
-    timeout_ms: int,
-    forwarded: bool = False,
-    principal: str = ANONYMOUS.name,
-) -> bytes:
-    named = "" if principal == ANONYMOUS.name else principal
-    message = controller_pb2.ControllerRequest(cluster_id=cluster_id, forwarded=forwarded, principal=named)
-    _set_timeout(message, timeout_ms)
-    return _encode(request, message, _CONTROLLER_KINDS, 0)
+def encode_controller_request(request: ControllerRequest, *, cluster_id: str, timeout_ms: int) -> bytes:
+    return _encode_request(
+        request, controller_pb2.ControllerRequest(cluster_id=cluster_id), timeout_ms, _CONTROLLER_KINDS
+    )
 
 
 def decode_controller_request(data: bytes | memoryview) -> IncomingCall[ControllerRequest]:
     message = _parse(controller_pb2.ControllerRequest(), data)
-    request = _checked(message, _CONTROLLER_KINDS)
-    check_text("principal", message.principal)
-    principal = message.principal or ANONYMOUS.name
-    return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded, principal)
+    return IncomingCall(_checked(message, _CONTROLLER_KINDS), message.cluster_id, message.timeout_ms)
 
 
 def encode_controller_response(response: ControllerResponse | BaseException) -> bytes:
@@ -126,11 +116,16 @@ def decode_controller_response(data: bytes | memoryview) -> ControllerResponse:
     return response
 
 
-def _set_timeout(message: Any, timeout_ms: int) -> None:
+def _encode_request(request: Any, message: Any, timeout_ms: int, kinds: _Kinds) -> bytes:
     try:
         message.timeout_ms = timeout_ms
     except (ValueError, TypeError) as error:
         raise unsendable("timeout_ms", timeout_ms, error) from None
+    if isinstance(request, Envelope):
+        message.client.principal = request.client.principal.name
+        message.client.host = request.client.host
+        request = request.change
+    return _encode(request, message, kinds, 0)
 
 
 def _encode(value: Struct, message: Message, kinds: _Kinds, side: int) -> bytes:
@@ -153,11 +148,25 @@ def _decode(message: Any, oneof: str, kinds: _Kinds, side: int) -> Any:
 
 
 def _checked(message: Any, kinds: _Kinds) -> Any:
-    """Returns the request in a message, within its bounds."""
+    """Returns the request in a message, within its bounds; one that is made for clients in its envelope.
+
+    Raises:
+        MalformedFrameError: A text is too long.
+        UnsupportedVersionError: It is of a kind that is not known, or made for a client that is not named.
+    """
     check_text("cluster_id", message.cluster_id)
     request = _decode(message, "request", kinds, 0)
     check_request(request)
-    return request
+    if type(request) not in _OF_CLIENTS:
+        return request
+    if not message.HasField("client"):
+        raise UnsupportedVersionError(
+            f"{type(request).__name__} is made for clients, and the node that passes it on does not say for which one. Use the same "
+            "replog version on all nodes."
+        )
+    check_text("client.principal", message.client.principal)
+    check_text("client.host", message.client.host)
+    return Envelope(request, ClientIdentity(Principal(message.client.principal), message.client.host))
 
 
 def _encode_response(response: Struct | BaseException, message: Any, kinds: _Kinds) -> bytes:

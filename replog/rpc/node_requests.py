@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from replog.access.principal import Envelope
 from replog.rpc.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -49,13 +50,15 @@ from replog.rpc.transaction_messages import (
     WriteMarkersResponse,
 )
 
+VoterChange: TypeAlias = AddVoterRequest | RemoveVoterRequest
+"""What clients ask the leader of the metadata quorum for, by way of any node: in an envelope alone."""
+
 NodeRequest: TypeAlias = (
     ListOffsetsRequest
     | InitProducerIdRequest
     | DescribeNodeRequest
     | DescribeQuorumRequest
-    | AddVoterRequest
-    | RemoveVoterRequest
+    | Envelope[VoterChange]
     | DeleteRecordsRequest
     | EpochEndsRequest
     | FindCutsRequest

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from replog.access.principal import ANONYMOUS
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
 from replog.rpc.messages import (
@@ -83,13 +82,7 @@ class PeerConnection(Protocol):
     ) -> NodeResponse: ...
 
     async def controller_call(
-        self,
-        request: ControllerRequest,
-        *,
-        timeout_ms: int,
-        cluster_id: str = "",
-        forwarded: bool = False,
-        principal: str = ANONYMOUS.name,
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
     ) -> ControllerResponse: ...
 
     async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:

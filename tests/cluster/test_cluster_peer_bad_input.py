@@ -28,6 +28,7 @@ from replog.rpc.messages import (
 from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest, DescribeQuorumRequest
 from replog.testing.history import History
 from replog_quorum.messages import QuorumError, QuorumFetchResponse
+from tests.envelopes import in_envelope
 
 pytestmark = pytest.mark.cluster
 
@@ -165,7 +166,7 @@ async def test_mutated_messages(cluster: Cluster) -> None:
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
     asked = [
-        calls.encode_node_request(one, cluster_id=cluster.local.cluster_id, timeout_ms=100)
+        calls.encode_node_request(in_envelope(one), cluster_id=cluster.local.cluster_id, timeout_ms=100)
         for one in (
             DescribeNodeRequest(),
             DescribeQuorumRequest(),
@@ -174,7 +175,8 @@ async def test_mutated_messages(cluster: Cluster) -> None:
     ]
     wishes = (create, configs, DeleteTopics(("missing",)))
     bodies = [
-        calls.encode_controller_request(wish, cluster_id=cluster.local.cluster_id, timeout_ms=100) for wish in wishes
+        calls.encode_controller_request(in_envelope(wish), cluster_id=cluster.local.cluster_id, timeout_ms=100)
+        for wish in wishes
     ]
     items = encode_items(tuple(CallItem(number, body) for number, body in enumerate(bodies)))
     async with channel_to(cluster) as channel:
@@ -214,7 +216,9 @@ async def test_wrong_cluster_id(cluster: Cluster) -> None:
             for word in (cluster.local.cluster_id, "another-cluster", "Check the address"):
                 assert word in str(raised.value)
         with pytest.raises(InconsistentClusterIdError):
-            await connection.controller_call(DeleteTopics((TOPIC,)), timeout_ms=20_000, cluster_id="another-cluster")
+            await connection.controller_call(
+                in_envelope(DeleteTopics((TOPIC,))), timeout_ms=20_000, cluster_id="another-cluster"
+            )
     finally:
         await connection.close()
     await check_unharmed(cluster, history)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 
 from replog.controller.requests import (
     AlterPartitionReassignments,
-    ControllerRequest,
+    ClientChange,
     DrainBroker,
     ElectLeaders,
     NamedPartition,
@@ -170,7 +170,7 @@ class Administrator:
             else:
                 self._events.note("client", f"moves {topic}-0 on node {broker_id} to {path}")
 
-    async def _ask(self, request: ControllerRequest) -> None:
+    async def _ask(self, request: ClientChange) -> None:
         """Some node, and after a failure another."""
         for _ in range(ATTEMPTS):
             node_id = self._rng.choice(list(self._cluster.nodes))

@@ -14,9 +14,9 @@ from replog.controller.requests import (
     AlterConfigsResource,
     AlterPartition,
     AlterPartitionReassignments,
+    ClientChange,
     ConfigEntry,
     ConfigOperation,
-    ControllerRequest,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -27,6 +27,7 @@ from replog.controller.requests import (
     IsrMember,
     NewPartitions,
     NewTopic,
+    NodeWish,
     OfflineReplica,
     PartitionIsrChange,
     Reassignment,
@@ -75,7 +76,7 @@ class Player:
         self._world = world
         self._incarnations = dict.fromkeys(BROKERS, 1)
 
-    def arrivals(self) -> Iterator[Callable[[], ControllerRequest]]:
+    def arrivals(self) -> Iterator[Callable[[], NodeWish | ClientChange]]:
         """All brokers come: requests to be made one after another."""
         for broker_id in BROKERS:
             yield lambda broker_id=broker_id: self._registration(broker_id)  # type: ignore[misc]
@@ -84,12 +85,12 @@ class Player:
             )
         yield self._create
 
-    def request(self) -> tuple[str, ControllerRequest]:
+    def request(self) -> tuple[str, NodeWish | ClientChange]:
         """The next one, and its kind."""
         kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         if not self._world.image.brokers:
             kind = "register"
-        request: ControllerRequest = getattr(self, f"_{kind}")()
+        request: NodeWish | ClientChange = getattr(self, f"_{kind}")()
         return kind, request
 
     # ---- brokers ----------------------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class Player:
         broker_id = self._known_broker()
         return AllocateProducerIds(broker_id, self._epoch(broker_id))
 
-    def healthy_round(self) -> Iterator[Callable[[], ControllerRequest]]:
+    def healthy_round(self) -> Iterator[Callable[[], NodeWish | ClientChange]]:
         """Every broker is up, heard, tells what it has, and takes all caught-up replicas into its ISRs."""
         for broker_id in BROKERS:
             registration = self._world.image.brokers.get(broker_id)

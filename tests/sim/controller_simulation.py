@@ -53,11 +53,12 @@ from replog.controller.messages import (
 )
 from replog.controller.requests import (
     AllocateProducerIdsResponse,
-    ControllerRequest,
+    ClientChange,
     ControllerResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     ElectLeaders,
+    NodeWish,
 )
 from replog.errors import ErrorCode, InvariantViolationError, TopicExistsError
 from replog.metadata import MetadataDelta, MetadataImage, TopicImage, image_records
@@ -68,6 +69,7 @@ from replog.metadata.records import (
     TopicRecord,
 )
 from replog_timeline import TimelineError
+from tests.envelopes import in_envelope
 from tests.sim.controller_sim_player import BROKERS, CLUSTER_ID, Player
 from tests.sim.lost_disks import LostDisks
 
@@ -185,12 +187,12 @@ class Simulation:
             self.seen[name] += 1
             self.submit(request)
 
-    def submit(self, request: ControllerRequest) -> None:
+    def submit(self, request: NodeWish | ClientChange) -> None:
         assert self.leader is not None
         request_id = len(self.requests) + 1
         self.requests.append(request_id)
         timeout_ms = self.rng.choice((0, 500, *[10**6] * 8))
-        self.step(self.leader, Submit(request_id, request, self.now_ms + timeout_ms))
+        self.step(self.leader, Submit(request_id, in_envelope(request), self.now_ms + timeout_ms))
 
     def wait(self) -> None:
         self.now_ms += self.rng.choice((1, 100, 1_000, 3_100))
@@ -338,7 +340,7 @@ class Simulation:
                 raise self.fail("convergence", unsettled)
             rounds_left -= 1
             for request in self.player.healthy_round():
-                self.step(self.leader, Submit(len(self.requests) + 1, request(), self.now_ms + 10**6))
+                self.step(self.leader, Submit(len(self.requests) + 1, in_envelope(request()), self.now_ms + 10**6))
                 self.requests.append(len(self.requests) + 1)
                 self.commit_all()
             if given_up := self.lost_disks.without_hope(self.image):

@@ -11,7 +11,7 @@ from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResource,
     AlterConfigsResponse,
-    ControllerRequest,
+    ClientChange,
     CreateTopics,
     CreateTopicsResponse,
     DeleteTopics,
@@ -67,7 +67,7 @@ class TopicClient:
         if topic.may_be == {"present"} and topic.is_certain and rng.random() < 0.5:
             topic.changed("absent", await self._ask(DeleteTopics((topic.name,))))
 
-    async def _ask(self, request: ControllerRequest) -> Outcome:
+    async def _ask(self, request: ClientChange) -> Outcome:
         await asyncio.sleep(self._rng.uniform(0, 2 * self._pause_s))
         node_id = self._rng.choice(list(self._cluster.nodes))
         began = self._cluster.loop.time()
@@ -148,7 +148,7 @@ def alter_topic(name: str, key: str, value: str) -> AlterConfigs:
     return AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, name, (AlterableConfig(key, value=value),)),))
 
 
-async def outcome_of(client: SimulatedClient, node_id: int, request: ControllerRequest) -> Outcome:
+async def outcome_of(client: SimulatedClient, node_id: int, request: ClientChange) -> Outcome:
     """What the client knows after it has asked.
 
     A topic that exists was made by an earlier attempt of the same request: its name is unique.  That is known for

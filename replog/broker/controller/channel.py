@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from replog.access.principal import ANONYMOUS
 from replog.broker.clock import Clock
 from replog.broker.controller.driver import ControllerDriver
-from replog.controller.requests import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse, name_of
 from replog.errors import NotControllerError, RequestTimedOutError, RetriableError
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
@@ -58,8 +57,6 @@ class ControllerChannel:
         answer: type[R],
         *,
         timeout_ms: int,
-        forwarded: bool = False,
-        principal: str = ANONYMOUS.name,
     ) -> R:
         """Sends a request to the active controller until it is answered, and returns the answer.
 
@@ -67,8 +64,6 @@ class ControllerChannel:
             request: The request, which may arrive more than once.
             answer: The class of its response.
             timeout_ms: The time for all attempts together, in milliseconds.
-            forwarded: Whether the request is passed on for a client.
-            principal: The name of that client.
 
         Raises:
             RequestTimedOutError: No controller answered in time; the message names the last cause.
@@ -81,7 +76,7 @@ class ControllerChannel:
             if leader_id is not None:
                 try:
                     attempt_ms = min(left_ms, ATTEMPT_TIMEOUT_MS)
-                    response = await self._attempt(leader_id, request, attempt_ms, forwarded, principal)
+                    response = await self._attempt(leader_id, request, attempt_ms)
                 except (NotControllerError, ConnectionLostError, RequestTimedOutError) as error:
                     cause = error.with_traceback(None)  # or it would lead back here
                 else:
@@ -89,9 +84,7 @@ class ControllerChannel:
                         raise RetriableError(f"the controller answered with {type(response).__name__}")
                     return response
             await asyncio.sleep(RETRY_DELAY_S)
-        raise RequestTimedOutError(
-            f"no controller answered {type(request).__name__} in {timeout_ms} ms; last cause: {cause}"
-        )
+        raise RequestTimedOutError(f"no controller answered {name_of(request)} in {timeout_ms} ms; last cause: {cause}")
 
     async def close(self) -> None:
         """Closes the connections; the next request connects anew."""
@@ -104,8 +97,6 @@ class ControllerChannel:
         leader_id: int,
         request: ControllerRequest,
         timeout_ms: int,
-        forwarded: bool,
-        principal: str,
     ) -> ControllerResponse:
         if leader_id == self._hello.node_id and self._local is not None:
             return await self._local.submit(request, timeout_ms=timeout_ms)
@@ -114,8 +105,6 @@ class ControllerChannel:
             request,
             timeout_ms=timeout_ms,
             cluster_id=self._hello.cluster_id,
-            forwarded=forwarded,
-            principal=principal,
         )
 
     async def _connection(self, leader_id: int) -> PeerConnection:

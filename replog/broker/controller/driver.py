@@ -11,6 +11,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from msgspec.structs import replace
+
+from replog.access.principal import ClientIdentity, Envelope
+from replog.access.rights import Denial, Rights
 from replog.broker.clock import Clock
 from replog.broker.controller.broker_watcher import BrokerWatcher
 from replog.broker.driver import Driver
@@ -48,6 +52,7 @@ from replog.errors import (
     ThrottledError,
 )
 from replog.metadata.records import AbortTransactionRecord
+from replog.protocol.audit import Audit
 from replog.rpc.messages import Hello
 from replog.rpc.transport import PeerTransport
 from replog_quorum import AccumulatorFullError, AppendTooLargeError
@@ -80,6 +85,7 @@ class ControllerDriver:
     ) -> None:
         self._core = core
         self._clock = clock
+        self._audit = Audit()
         self._quorum: QuorumDriver | None = None
         self._futures: dict[int, asyncio.Future[ControllerResponse]] = {}
         self._next_request_id = 0
@@ -113,6 +119,10 @@ class ControllerDriver:
         """Returns the hash of the committed state (see `Controller.committed_state_hash`)."""
         return self._core.committed_state_hash()
 
+    def rights(self, client: ClientIdentity, api: str) -> Rights:
+        """Returns what a client may have changed by others than the controller (see `Controller.rights`)."""
+        return self._core.rights(client, api, self._audit.denied)
+
     async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
         """Hands a request to the controller, and returns its answer once the request's records are committed.
 
@@ -124,14 +134,16 @@ class ControllerDriver:
             RequestTimedOutError: The records were not committed in time; they may still take effect.
             ThrottledError: Too many requests are open.
         """
-        parts = divided(request, self._core.elections_needed)
+        if not isinstance(request, Envelope):
+            return await self._submit(request, timeout_ms)
+        parts = divided(request.change, self._core.elections_needed)
         if parts is None:
             return await self._submit(request, timeout_ms)
         until_ms = self._clock.now_ms() + timeout_ms
         outcomes: list[ControllerResponse | ReplogError] = []
         for part in parts.requests:
             try:
-                outcomes.append(await self._submit(part, until_ms - self._clock.now_ms()))
+                outcomes.append(await self._submit(replace(request, change=part), until_ms - self._clock.now_ms()))
             except ReplogError as error:
                 if not outcomes:
                     raise
@@ -202,6 +214,8 @@ class ControllerDriver:
                     self._leading().resign(effect.epoch)
                 case WatchBrokers():
                     self._watcher.watch(effect.brokers)
+                case Denial():
+                    self._audit.denied(effect)
                 case _ as unreachable:
                     assert_never(unreachable)
 

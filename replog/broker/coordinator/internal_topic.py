@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.config.server import ServerConfig
-from replog.controller.requests import ConfigEntry, CreateTopics, CreateTopicsResponse, NewTopic
+from replog.controller.requests import ConfigEntry, CreateInternalTopic, CreateTopicsResponse, NewTopic
 from replog.errors import CoordinatorNotAvailableError, ErrorCode, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
@@ -26,7 +26,7 @@ REPLICAS: Final = 3
 
 _log = logging.getLogger(__name__)
 
-Create = Callable[[CreateTopics], Awaitable[CreateTopicsResponse]]
+Create = Callable[[CreateInternalTopic], Awaitable[CreateTopicsResponse]]
 """Hands a request over to the active controller, within `WAIT_MS`."""
 
 
@@ -123,7 +123,7 @@ class InternalTopic:
 
     async def _made(self) -> ReplogError | None:
         """Makes the topic; returns why it could not be."""
-        request = CreateTopics((self._wanted(),))
+        request = CreateInternalTopic(self._wanted())
         try:
             (result,) = (await self._create(request)).topics
         except ReplogError as error:

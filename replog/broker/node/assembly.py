@@ -12,7 +12,10 @@ Nothing runs before all are made: what one part needs of a later one it asks for
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from replog.access.principal import ClientIdentity
+from replog.access.rights import Rights
 from replog.access.standard import StandardAuthorizer
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
@@ -53,6 +56,7 @@ from replog.broker.transactions.marker_sender import MarkerSender
 from replog.broker.transactions.markers import MarkerWriter
 from replog.controller.controller import Controller
 from replog.controller.requests import RegisterController
+from replog.errors import NotControllerError
 from replog.log import METADATA_TOPIC
 from replog.metadata.acl_updates import AclUpdates
 from replog.metadata.features import SUPPORTED_FEATURES
@@ -305,6 +309,7 @@ def _request_parts(
             metadata.quorum,
             resources.peers,
             resources.environment.clock,
+            partial(_controllers_rights, metadata.controller),
         ),
         manager=replicas.manager,
         lifecycle=lifecycle,
@@ -352,3 +357,14 @@ def _request_parts(
             resources.environment.new_rng(),
         ),
     )
+
+
+def _controllers_rights(controller: ControllerDriver | None, client: ClientIdentity, api: str) -> Rights:
+    """Returns what a client may have changed, as the controller of this node knows it.
+
+    Raises:
+        NotControllerError: It is not active, or the node has none.
+    """
+    if controller is None:
+        raise NotControllerError("this node has no controller")
+    return controller.rights(client, api)

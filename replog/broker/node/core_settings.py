@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replog.access.authorizer import OPEN, Authorizer
@@ -47,6 +49,7 @@ def controller_config(
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
         metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        new_authorizer=new_authorizer(config),
         token_key=token_key(config),
         delegation_token_max_lifetime_ms=config.delegation_token_max_lifetime_ms,
         delegation_token_expiry_time_ms=config.delegation_token_expiry_time_ms,
@@ -64,9 +67,16 @@ def token_key(config: ServerConfig) -> TokenKey | None:
 
 def authorizer(config: ServerConfig) -> Authorizer:
     """Makes what decides who may do what."""
+    make = new_authorizer(config)
+    return OPEN if make is None else make()
+
+
+def new_authorizer(config: ServerConfig) -> Callable[[], StandardAuthorizer] | None:
+    """Returns what makes an authorizer that knows no entry yet; None: everybody may do everything."""
     if config.authorizer_class_name is None:
-        return OPEN
-    return StandardAuthorizer(principals_of(config.super_users), allows_unlisted=config.allow_everyone_if_no_acl_found)
+        return None
+    allows_unlisted = config.allow_everyone_if_no_acl_found
+    return partial(StandardAuthorizer, principals_of(config.super_users), allows_unlisted=allows_unlisted)
 
 
 def groups_config(config: ServerConfig) -> GroupsConfig:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
+from replog.access.entries import ResourceKind
+from replog.access.principal import ClientIdentity, Envelope
+from replog.access.rights import Rights
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
+from replog.controller.rights import ALTERS_CLUSTER
 from replog.errors import InvalidRequestError, NotControllerError
 from replog.rpc.node_messages import (
     AddVoterRequest,
@@ -21,11 +25,11 @@ from replog.rpc.node_messages import (
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
-from replog.rpc.node_requests import NodeRequest, NodeResponse
+from replog.rpc.node_requests import NodeRequest, NodeResponse, VoterChange
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
 from replog_quorum import AddVoter, QuorumReplicaStatus, QuorumStatus, RemoveVoter, Voter
 
-QuorumRequest: TypeAlias = DescribeQuorumRequest | AddVoterRequest | RemoveVoterRequest
+QuorumRequest: TypeAlias = DescribeQuorumRequest | Envelope[VoterChange]
 
 
 PASSED_ON_MAX: Final = 32
@@ -51,16 +55,25 @@ class QuorumRequests:
         quorum: The part of this node in the quorum.
         transport: The way to the leader.
         clock: The clock of the node.
+        rights: The function that returns what a client may do by an API, as the active controller of this node knows it; it raises
+            NotControllerError where there is none.
     """
 
     def __init__(
-        self, node_id: int, cluster_id: str, quorum: QuorumDriver, transport: PeerTransport, clock: Clock
+        self,
+        node_id: int,
+        cluster_id: str,
+        quorum: QuorumDriver,
+        transport: PeerTransport,
+        clock: Clock,
+        rights: Callable[[ClientIdentity, str], Rights],
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._quorum = quorum
         self._transport = transport
         self._clock = clock
+        self._rights = rights
         self._shared: dict[tuple[str, int], _Shared] = {}
 
     async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> NodeResponse:
@@ -133,15 +146,18 @@ class QuorumRequests:
                 await shared.connection.close()
 
     async def _answer(self, request: QuorumRequest) -> NodeResponse:
-        match request:
-            case DescribeQuorumRequest():
-                return self._describe()
+        if isinstance(request, DescribeQuorumRequest):
+            return self._describe()
+        change = request.change
+        match change:
             case AddVoterRequest():
-                voter = Voter(request.voter_id, request.directory_id, request.endpoint)
+                self._rights(request.client, "AddRaftVoter").require(ALTERS_CLUSTER.operation, ResourceKind.CLUSTER)
+                voter = Voter(change.voter_id, change.directory_id, change.endpoint)
                 await self._quorum.change_voters(AddVoter(voter))
                 return AddVoterResponse()
             case RemoveVoterRequest():
-                await self._quorum.change_voters(RemoveVoter(request.voter_id, request.directory_id))
+                self._rights(request.client, "RemoveRaftVoter").require(ALTERS_CLUSTER.operation, ResourceKind.CLUSTER)
+                await self._quorum.change_voters(RemoveVoter(change.voter_id, change.directory_id))
                 return RemoveVoterResponse()
             case _ as unreachable:
                 assert_never(unreachable)

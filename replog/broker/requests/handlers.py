@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import Struct
 
 from replog._version import __version__
 from replog.access.authorizer import Authorizer
+from replog.access.principal import Envelope
 from replog.access.token_key import TokenKey
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
@@ -44,6 +45,7 @@ from replog.controller.requests import (
     AlterPartitionReassignmentsResponse,
     AlterUserScramCredentials,
     AlterUserScramCredentialsResponse,
+    ClientChange,
     ControllerRequest,
     ControllerResponse,
     CreateAcls,
@@ -108,7 +110,7 @@ from replog.rpc.node_messages import (
     QuorumReplica,
     RemoveVoterRequest,
 )
-from replog.rpc.node_requests import NodeRequest, NodeResponse
+from replog.rpc.node_requests import NodeRequest, NodeResponse, VoterChange
 from replog.rpc.transaction_messages import JoinTransactionRequest, WriteMarkersRequest
 from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
@@ -121,7 +123,7 @@ CONTROLLER_STATE = "running"
 ANSWER_TIME_MS = 250
 """For an answer's way back."""
 
-_FORWARDED: Mapping[type[ControllerRequest], type[ControllerResponse]] = {
+_FORWARDED: Mapping[type[ClientChange], type[ControllerResponse]] = {
     AlterClientQuotas: AlterClientQuotasResponse,
     AlterConfigs: AlterConfigsResponse,
     AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
@@ -227,7 +229,7 @@ class RequestHandlers:
                 return await self._init_producer_id(call.timeout_ms)
             case DescribeNodeRequest():
                 return await self._describe(call.request)
-            case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
+            case DescribeQuorumRequest() | Envelope():
                 return await self._parts.quorum_requests.handle(
                     call.request, timeout_ms=to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
                 )
@@ -249,25 +251,23 @@ class RequestHandlers:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    async def handle_controller_call(
-        self,
-        call: IncomingCall[ControllerRequest],
-        context: RequestContext,  # noqa: ARG002 -- for authorization
-    ) -> ControllerResponse:
-        self._check_cluster(call.cluster_id)
-        answer = _FORWARDED.get(type(call.request))
-        if answer is None:
-            raise InvalidRequestError(
-                f"{type(call.request).__name__} is a request of nodes, which meet at inter.broker.listener: this port is for clients"
-            )
-        if self._controller_here() is not None or call.forwarded:
-            return await self.ask_own_controller(call)
-        timeout_ms = to_answer_in_time(call.timeout_ms)
-        return await self._parts.channel.send(
-            call.request, answer, timeout_ms=timeout_ms, forwarded=True, principal=call.principal
-        )
+    async def change(self, envelope: Envelope[ClientChange | VoterChange], timeout_ms: int) -> Any:
+        """Returns the answer to a change that a client asks for, of whoever makes it for the cluster and decides whether it may be.
 
-    async def ask_own_controller(self, call: IncomingCall[ControllerRequest]) -> ControllerResponse:
+        Raises:
+            ReplogError: It is refused, or was not answered in time.
+        """
+        timeout_ms = to_answer_in_time(timeout_ms)
+        change = envelope.change
+        if isinstance(change, AddVoterRequest | RemoveVoterRequest):
+            asked = Envelope[VoterChange](change, envelope.client)
+            return await self._parts.quorum_requests.handle(asked, timeout_ms=timeout_ms, forwarded=False)
+        wish = Envelope[ClientChange](change, envelope.client)
+        if self._controller_here() is not None:
+            return await self.ask_own_controller(wish, timeout_ms)
+        return await self._parts.channel.send(wish, _FORWARDED[type(change)], timeout_ms=timeout_ms)
+
+    async def ask_own_controller(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
         """Returns the answer of the controller of this node.
 
         Raises:
@@ -276,9 +276,10 @@ class RequestHandlers:
         controller = self._controller_here()
         if controller is None:
             raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
-        answer = await controller.submit(call.request, timeout_ms=to_answer_in_time(call.timeout_ms))
-        if isinstance(call.request, CreateAcls | DeleteAcls):
-            _log.info("User:%s has changed access control lists: %s", call.principal, type(call.request).__name__)
+        answer = await controller.submit(request, timeout_ms=timeout_ms)
+        if isinstance(request, Envelope) and isinstance(request.change, CreateAcls | DeleteAcls):
+            name = type(request.change).__name__
+            _log.info("%s has changed access control lists: %s", request.client.principal, name)
         return answer
 
     def _controller_here(self) -> ControllerDriver | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from replog.access.authorizer import Authorizer
-from replog.access.principal import ANONYMOUS, Principal
+from replog.access.principal import ClientIdentity, Envelope
 from replog.access.token_key import TokenKey
 from replog.broker.coordinator.commit_permits import CommitPermits
 from replog.broker.requests.config_description import known_configs
@@ -127,24 +127,26 @@ class LocalKafkaNode:
         return self._parts.config.protocol_of(listener) or SecurityProtocol.PLAINTEXT
 
     async def call(self, request: Asks[R], timeout_ms: int) -> R:
-        return await self._handled(request, self._handlers.handle_node_call, timeout_ms)
-
-    async def change(self, request: Asks[R], timeout_ms: int, principal: Principal = ANONYMOUS) -> R:
-        return await self._handled(request, self._handlers.handle_controller_call, timeout_ms, principal)
-
-    async def _handled(
-        self,
-        request: Asks[R],
-        handle: Callable[[IncomingCall[Any], RequestContext], Awaitable[Any]],
-        timeout_ms: int,
-        principal: Principal = ANONYMOUS,
-    ) -> R:
         check_request(request)
+
+        async def handle(within_ms: int) -> Any:
+            call: IncomingCall[Any] = IncomingCall(request, "", within_ms)
+            return await self._handlers.handle_node_call(call, _CONTEXT)
+
+        answer: R = await self._in_time(handle, timeout_ms)
+        return answer
+
+    async def change(self, request: Asks[R], timeout_ms: int, client: ClientIdentity) -> R:
+        check_request(request)
+        envelope: Envelope[Any] = Envelope(request, client)
+        answer: R = await self._in_time(lambda within_ms: self._handlers.change(envelope, within_ms), timeout_ms)
+        return answer
+
+    async def _in_time(self, handle: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
         within_ms = self._within_ms(timeout_ms)
         try:
             async with asyncio.timeout(within_ms / 1000):
-                answer: R = await handle(IncomingCall(request, "", within_ms, principal=principal.name), _CONTEXT)
-                return answer
+                return await handle(within_ms)
         except (TimeoutError, ConnectionLostError) as error:  # which have no code of Kafka's
             raise RequestTimedOutError(str(error) or f"there was no answer within {within_ms} ms; try again") from error
 

@@ -10,7 +10,7 @@ broker has to come from the process that the hello names:
 | registration of a broker or a controller | node id, incarnation |
 | heartbeat, change of an ISR, report of replicas, block of producer ids | node id, and the incarnation that has the broker epoch |
 | fetch of a follower | node id, and the incarnation that has the broker epoch |
-| request of a client that another node passes on | cluster id |
+| request of a client that another node passes on, a topic of coordinators | cluster id |
 | markers of transactions, a question whether a partition is part of one | cluster id |
 
 This does not prove the identity of the other end, which only certificates can.  It keeps out a node at the wrong address.
@@ -19,8 +19,9 @@ This does not prove the identity of the other end, which only certificates can. 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, assert_never
 
+from replog.access.principal import Envelope
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers, to_answer_in_time
 from replog.broker.requests.sessions import FetchSession
 from replog.controller.requests import (
@@ -28,6 +29,7 @@ from replog.controller.requests import (
     AlterPartition,
     ControllerRequest,
     ControllerResponse,
+    CreateInternalTopic,
     Heartbeat,
     RegisterBroker,
     RegisterController,
@@ -111,9 +113,11 @@ class PeerRequestHandlers:
             ):
                 _check_node(context.node, node_id)
                 self._check_incarnation(context.node, broker_epoch)
-            case _:
-                return await self._clients.handle_controller_call(call, context)
-        return await self._clients.ask_own_controller(call)
+            case Envelope() | CreateInternalTopic():
+                pass
+            case _ as unreachable:
+                assert_never(unreachable)
+        return await self._clients.ask_own_controller(call.request, to_answer_in_time(call.timeout_ms))
 
     async def handle_fetch_stream(
         self,

@@ -2,7 +2,7 @@
 
 A new kind of request is a manager's method and one row of the table here; before, two messages and a field of each `oneof` in
 `proto/` (`make proto`), structs by their names in `controller.requests`, and a row of the table in `rpc.calls`; where
-clients may ask it, a row of those that `broker.requests.handlers` forwards.
+clients may ask it, what it needs in `controller.rights`, and a row of those that `broker.requests.handlers` forwards.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from replog.access.principal import ClientIdentity, Envelope
+from replog.access.rights import Denial, Rights
 from replog.controller.config import ControllerConfig
 from replog.controller.managers.alter_partition import IsrControl
 from replog.controller.managers.cluster import ClusterControl
@@ -31,9 +33,11 @@ from replog.controller.requests import (
     AlterPartition,
     AlterPartitionReassignments,
     AlterUserScramCredentials,
+    ClientChange,
     ControllerRequest,
     CreateAcls,
     CreateDelegationToken,
+    CreateInternalTopic,
     CreatePartitions,
     CreateTopics,
     DeleteAcls,
@@ -43,6 +47,7 @@ from replog.controller.requests import (
     ExpireDelegationToken,
     Heartbeat,
     LongResult,
+    NodeWish,
     RegisterBroker,
     RegisterController,
     RenewDelegationToken,
@@ -51,6 +56,7 @@ from replog.controller.requests import (
     UnregisterBroker,
     UpdateFeatures,
 )
+from replog.controller.rights import permitted
 from replog.controller.state.state import ControllerState
 from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
@@ -59,7 +65,7 @@ from replog.metadata.records import MetadataRecord
 RequestHandler: TypeAlias = Callable[[Any, int], Result | LongResult]
 """Takes a request of the class it is registered for, and the time."""
 
-R = TypeVar("R", bound=ControllerRequest)
+R = TypeVar("R", bound=ClientChange | NodeWish)
 
 
 def _on(cls: type[R], handle: Callable[[R], Result | LongResult]) -> tuple[type, RequestHandler]:
@@ -70,7 +76,7 @@ def _timed(cls: type[R], handle: Callable[[R, int], Result | LongResult]) -> tup
     return cls, handle
 
 
-def _nothing(_request: ControllerRequest) -> int:
+def _nothing(_request: ClientChange | NodeWish) -> int:
     return 0
 
 
@@ -102,6 +108,8 @@ class Managers:
     """All managers over one state.
 
     Attributes:
+        of_nodes: What handles the wishes of nodes.
+        of_clients: What handles the changes that clients ask for: only what an envelope holds comes here.
         heartbeats: The sessions of this term.
         replication: The manager of what the fates of brokers change.
         cluster, elections, drains: The managers of what happens by time, too.
@@ -148,34 +156,39 @@ class Managers:
         self._create_acls = partial(state.acls.create, rng=rng)
         self._create_token = partial(state.delegation_tokens.create, rng=rng)
         self._wall_ms = wall_ms
-        self.handlers: Mapping[type, RequestHandler] = self._table(state)
+        self._acls = state.acls
+        self._topic_names = state.replication.topics
+        self.of_nodes: Mapping[type, RequestHandler] = self._of_nodes(state)
+        self.of_clients: Mapping[type, RequestHandler] = self._of_clients(state)
 
-    def _table(self, state: ControllerState) -> dict[type, RequestHandler]:
-        topics, registrations, tokens, wall_ms = (
-            self._topics,
-            self._registrations,
-            state.delegation_tokens,
-            self._wall_ms,
-        )
+    def _of_nodes(self, state: ControllerState) -> dict[type, RequestHandler]:
         return dict(
             (
-                _timed(RegisterBroker, registrations.register),
+                _timed(RegisterBroker, self._registrations.register),
                 _timed(Heartbeat, self.cluster.heartbeat),
                 _on(AlterPartition, self._isr.alter_partitions),
+                _on(AllocateProducerIds, state.producer_ids.allocate),
+                _on(ReportReplicas, self.cluster.report),
+                _on(RegisterController, self._registrations.register_controller),
+                _timed(CreateInternalTopic, self._topics.create_internal),
+            )
+        )
+
+    def _of_clients(self, state: ControllerState) -> dict[type, RequestHandler]:
+        topics, tokens, wall_ms = self._topics, state.delegation_tokens, self._wall_ms
+        return dict(
+            (
                 _timed(CreateTopics, topics.create),
                 _timed(DeleteTopics, topics.delete),
                 _timed(CreatePartitions, topics.create_partitions),
                 _on(AlterConfigs, self._configs.alter),
-                _on(AllocateProducerIds, state.producer_ids.allocate),
-                _on(ReportReplicas, self.cluster.report),
                 _on(ElectLeaders, self.elections.elect),
                 _on(AlterPartitionReassignments, self._reassignments.alter),
-                _on(UnregisterBroker, registrations.unregister),
+                _on(UnregisterBroker, self._registrations.unregister),
                 _on(DrainBroker, self.drains.drain),
                 _on(AlterUserScramCredentials, state.users.alter),
                 _on(UpdateFeatures, state.features.update),
                 _on(AlterClientQuotas, state.quotas.alter),
-                _on(RegisterController, registrations.register_controller),
                 _on(CreateAcls, self._create_acls),
                 _on(DeleteAcls, state.acls.delete),
                 _on(CreateDelegationToken, lambda request: self._create_token(request, wall_ms())),
@@ -184,18 +197,40 @@ class Managers:
             )
         )
 
-    def handle(self, request: ControllerRequest, now_ms: int) -> Result | LongResult:
+    def handle(
+        self, request: ControllerRequest, now_ms: int, tell_denied: Callable[[Denial], None]
+    ) -> Result | LongResult:
         """Returns what `request` leads to, made of the newest state.
+
+        Args:
+            request: The request.
+            now_ms: The time.
+            tell_denied: The function that is told what a client may not have.
 
         Raises:
             ReplogError: The request is refused; nothing changes.
         """
-        _check_count(request, _WISHES, self._config.max_records_per_request)
-        _check_count(request, _REPORTED, REPLICAS_PER_REQUEST_MAX)
-        result = self.handlers[type(request)](request, now_ms)
+        if isinstance(request, Envelope):
+            result = self._changed(request, now_ms, tell_denied)
+        else:
+            _check_count(request, _REPORTED, REPLICAS_PER_REQUEST_MAX)
+            result = self.of_nodes[type(request)](request, now_ms)
         if isinstance(result, Result) and result.records:
             self._check_size(result.records)
         return result
+
+    def rights(self, client: ClientIdentity, api: str, tell_denied: Callable[[Denial], None]) -> Rights:
+        """Returns what a client may have changed, by the newest state; arguments as of `replog.access.rights.Rights`."""
+        return Rights(self._acls.authorizer(), client, api, tell_denied)
+
+    def _changed(
+        self, envelope: Envelope[ClientChange], now_ms: int, tell_denied: Callable[[Denial], None]
+    ) -> Result | LongResult:
+        change = envelope.change
+        _check_count(change, _WISHES, self._config.max_records_per_request)
+        rights = self.rights(envelope.client, type(change).__name__, tell_denied)
+        allowed = permitted(change, rights, self._topic_names.get)
+        return allowed.completed(self.of_clients[type(change)](allowed.change, now_ms))
 
     def _check_size(self, records: tuple[MetadataRecord, ...]) -> None:
         """Refuses here what the quorum would refuse once it had been replayed."""
@@ -215,7 +250,7 @@ class Managers:
             self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "changes larger than a batch")
 
 
-def _check_count(request: ControllerRequest, counts: Mapping[type, Callable[[Any], int]], count_max: int) -> None:
+def _check_count(request: ClientChange | NodeWish, counts: Mapping[type, Callable[[Any], int]], count_max: int) -> None:
     count = counts.get(type(request), _nothing)(request)
     if count > count_max:
         raise PolicyViolationError(

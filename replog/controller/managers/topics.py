@@ -15,6 +15,7 @@ from replog.controller.config import ControllerConfig
 from replog.controller.managers.mutation_quotas import MutationQuota, MutationQuotas
 from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
 from replog.controller.requests import (
+    CreateInternalTopic,
     CreatePartitions,
     CreatePartitionsResponse,
     CreateTopics,
@@ -108,6 +109,16 @@ class TopicControl:
         if request.validate_only:
             results = [replace(result, topic_id=None) for result in results]
         return Result(records, CreateTopicsResponse(tuple(results), quota.throttle_time_ms))
+
+    def create_internal(self, request: CreateInternalTopic, now_ms: int) -> Result:
+        """Creates a topic of coordinators.
+
+        Raises:
+            InvalidTopicError: It is none: topics of clients are created for clients, who need a right to it.
+        """
+        if request.topic.name not in INTERNAL_TOPICS:
+            raise InvalidTopicError(f'topic "{request.topic.name[:300]}" is none of the cluster\'s own')
+        return self.create(CreateTopics((request.topic,)), now_ms)
 
     def _create_one(self, topic: NewTopic, batch: _Batch, quota: MutationQuota) -> TopicResult:
         name = topic.name

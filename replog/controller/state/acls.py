@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
+from replog.access.authorizer import OPEN, Authorizer
 from replog.access.entries import AclEntry, AclFilter, entry_problem
+from replog.access.standard import StandardAuthorizer
 from replog.controller.config import ControllerConfig
 from replog.controller.requests import AclResult, CreateAcls, CreateAclsResponse, DeleteAcls, DeleteAclsResponse, Result
 from replog.controller.state.features import FeatureControl
@@ -14,10 +16,66 @@ from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import ErrorCode, InvariantViolationError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_SECURITY
 from replog.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from replog_timeline import SnapshotRegistry, TimelineHashMap
+from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineLong
 
 LOOKS_MAX = 40_000
 """How many entries one request may have looked at, filter by filter, beside those that name an entry whole; about a microsecond each."""
+
+
+class EntriesInForce:
+    """What decides by the entries of the newest state, and goes back with it.
+
+    Changes are noted when they are replayed, and put in force when the next client is judged.  Whoever judges nobody, as a
+    standby does, notes nothing.
+
+    Args:
+        registry: The timeline of the controller.
+        new_authorizer: The function that makes what decides, with no entry; None: everybody may do everything.
+        entries: The function that returns all entries of the newest state.
+    """
+
+    def __init__(
+        self,
+        registry: SnapshotRegistry,
+        new_authorizer: Callable[[], StandardAuthorizer] | None,
+        entries: Callable[[], Iterable[AclEntry]],
+    ) -> None:
+        self._new_authorizer = new_authorizer
+        self._entries = entries
+        self._stamp = TimelineLong(
+            registry
+        )  # another one after each change, and that of before where the state goes back
+        self._last_stamp = 0
+        self._authorizer: StandardAuthorizer | None = None
+        self._known_stamp = 0  # of the state that the authorizer has, together with what is noted
+        self._noted: dict[AclEntry, bool] = {}  # whether it is new, or gone
+
+    def note(self, entry: AclEntry, *, is_new: bool) -> None:
+        """Notes that an entry has been replayed."""
+        if self._authorizer is not None and self._stamp.get() != self._known_stamp:
+            self._authorizer = None
+        self._last_stamp += 1
+        self._stamp.set(self._last_stamp)
+        if self._authorizer is None:
+            return
+        self._known_stamp = self._last_stamp
+        if self._noted.pop(entry, is_new) is is_new:
+            self._noted[entry] = is_new
+
+    def authorizer(self) -> Authorizer:
+        """Returns what decides by the newest state; costs what has changed since the last call, or all where the state went back."""
+        if self._new_authorizer is None:
+            return OPEN
+        if self._authorizer is None or self._stamp.get() != self._known_stamp:
+            self._authorizer = self._new_authorizer()
+            self._authorizer.update((), self._entries())
+            self._known_stamp = self._stamp.get()
+            self._noted.clear()
+        elif self._noted:
+            new = [entry for entry, is_new in self._noted.items() if is_new]
+            self._authorizer.update([entry for entry, is_new in self._noted.items() if not is_new], new)
+            self._noted.clear()
+        return self._authorizer
 
 
 class AclControl:
@@ -28,6 +86,13 @@ class AclControl:
         self._features = features
         self.entries: TimelineHashMap[UUID, AclEntry] = TimelineHashMap(registry)
         self._ids: TimelineHashMap[AclEntry, UUID] = TimelineHashMap(registry)
+        self._in_force = EntriesInForce(
+            registry, config.new_authorizer, lambda: [entry for _, entry in self.entries.items()]
+        )
+
+    def authorizer(self) -> Authorizer:
+        """Returns what decides by the newest state."""
+        return self._in_force.authorizer()
 
     def create(self, request: CreateAcls, rng: random.Random) -> Result:
         """Adds entries; one result for each, in order.  One that is there already is a success, as in Kafka.
@@ -94,6 +159,7 @@ class AclControl:
         """Adds an entry."""
         self.entries[record.acl_id] = record.entry
         self._ids[record.entry] = record.acl_id
+        self._in_force.note(record.entry, is_new=True)
 
     def replay_remove(self, record: RemoveAccessControlEntryRecord) -> None:
         """Removes an entry.
@@ -106,3 +172,4 @@ class AclControl:
             raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
         del self.entries[record.acl_id]
         del self._ids[entry]
+        self._in_force.note(entry, is_new=False)

@@ -224,6 +224,12 @@ class MutatingClient(_message.Message):
     is_strict: bool
     def __init__(self, user: _Optional[str] = ..., client_id: _Optional[str] = ..., is_strict: bool = ...) -> None: ...
 
+class CreateInternalTopic(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: NewTopic
+    def __init__(self, topic: _Optional[_Union[NewTopic, _Mapping]] = ...) -> None: ...
+
 class CreateTopics(_message.Message):
     __slots__ = ("topics", "validate_only", "client")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -628,12 +634,19 @@ class ReportReplicasResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ClientIdentity(_message.Message):
+    __slots__ = ("principal", "host")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    host: str
+    def __init__(self, principal: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+
 class ControllerRequest(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "principal", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token")
+    __slots__ = ("cluster_id", "timeout_ms", "client", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
-    FORWARDED_FIELD_NUMBER: _ClassVar[int]
-    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -656,10 +669,10 @@ class ControllerRequest(_message.Message):
     CREATE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CREATE_INTERNAL_TOPIC_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
-    forwarded: bool
-    principal: str
+    client: ClientIdentity
     register_broker: RegisterBroker
     heartbeat: Heartbeat
     alter_partition: AlterPartition
@@ -682,7 +695,8 @@ class ControllerRequest(_message.Message):
     create_delegation_token: CreateDelegationToken
     renew_delegation_token: RenewDelegationToken
     expire_delegation_token: ExpireDelegationToken
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., principal: _Optional[str] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationToken, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationToken, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationToken, _Mapping]] = ...) -> None: ...
+    create_internal_topic: CreateInternalTopic
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., client: _Optional[_Union[ClientIdentity, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationToken, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationToken, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationToken, _Mapping]] = ..., create_internal_topic: _Optional[_Union[CreateInternalTopic, _Mapping]] = ...) -> None: ...
 
 class AlteredQuota(_message.Message):
     __slots__ = ("key", "value")
@@ -737,7 +751,7 @@ class ErrorDetail(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ControllerResponse(_message.Message):
-    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token")
+    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -761,6 +775,7 @@ class ControllerResponse(_message.Message):
     CREATE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CREATE_INTERNAL_TOPIC_FIELD_NUMBER: _ClassVar[int]
     error: ErrorDetail
     register_broker: RegisterBrokerResponse
     heartbeat: HeartbeatResponse
@@ -784,7 +799,8 @@ class ControllerResponse(_message.Message):
     create_delegation_token: CreateDelegationTokenResponse
     renew_delegation_token: RenewDelegationTokenResponse
     expire_delegation_token: ExpireDelegationTokenResponse
-    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationTokenResponse, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationTokenResponse, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationTokenResponse, _Mapping]] = ...) -> None: ...
+    create_internal_topic: CreateTopicsResponse
+    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationTokenResponse, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationTokenResponse, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationTokenResponse, _Mapping]] = ..., create_internal_topic: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ...) -> None: ...
 
 class ControllerItem(_message.Message):
     __slots__ = ("correlation_id", "body")

@@ -421,10 +421,11 @@ class JoinTransactionResponse(_message.Message):
     def __init__(self, refusals: _Optional[_Iterable[_Union[PartitionRefusal, _Mapping]]] = ...) -> None: ...
 
 class NodeRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs", "write_markers", "join_transaction")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "client", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs", "write_markers", "join_transaction")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
@@ -435,6 +436,7 @@ class NodeRequest(_message.Message):
     timeout_ms: int
     cluster_id: str
     forwarded: bool
+    client: _controller_pb2.ClientIdentity
     describe_node: DescribeNodeRequest
     describe_quorum: DescribeQuorumRequest
     add_voter: AddVoterRequest
@@ -442,7 +444,7 @@ class NodeRequest(_message.Message):
     describe_node_configs: DescribeNodeConfigsRequest
     write_markers: WriteMarkersRequest
     join_transaction: JoinTransactionRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., join_transaction: _Optional[_Union[JoinTransactionRequest, _Mapping]] = ...) -> None: ...
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., client: _Optional[_Union[_controller_pb2.ClientIdentity, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., join_transaction: _Optional[_Union[JoinTransactionRequest, _Mapping]] = ...) -> None: ...
 
 class NodeResponse(_message.Message):
     __slots__ = ("error", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs", "write_markers", "join_transaction")

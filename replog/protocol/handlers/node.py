@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
-from replog.access.principal import ANONYMOUS, Principal
+from replog.access.principal import ClientIdentity
 from replog.access.rights import Rights
 from replog.access.token_key import TokenKey
 from replog.controller.requests import MutatingClient
@@ -131,13 +131,13 @@ class KafkaNode(Protocol):
         """
         ...
 
-    async def change(self, request: Asks[R], timeout_ms: int, principal: Principal = ANONYMOUS) -> R:
-        """Returns the active controller's answer to a request; errors as of `call`.
+    async def change(self, request: Asks[R], timeout_ms: int, client: ClientIdentity) -> R:
+        """Returns the active controller's answer to a request, or that of the quorum's leader; errors as of `call`.
 
         Args:
             request: The request.
             timeout_ms: The time as of `call`.
-            principal: Who asks for the change: the controller is told.
+            client: Who asks for the change: whoever makes it decides whether it may.
         """
         ...
 

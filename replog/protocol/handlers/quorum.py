@@ -114,20 +114,20 @@ def _node(member: QuorumMember) -> DescribeQuorumResponse.Node:
     )
 
 
-async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, _call: Call) -> AddRaftVoterResponse:
+async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, call: Call) -> AddRaftVoterResponse:
     """Makes an observer a voter."""
     _check_cluster(node, request.cluster_id)
     voter = AddVoterRequest(request.voter_id, request.voter_directory_id, _endpoint(request.listeners))
-    await node.call(voter, request.timeout_ms)
+    await node.change(voter, request.timeout_ms, call.rights.client)
     return AddRaftVoterResponse(error_message=None)
 
 
-async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, _call: Call) -> RemoveRaftVoterResponse:
+async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, call: Call) -> RemoveRaftVoterResponse:
     """Removes a voter."""
     _check_cluster(node, request.cluster_id)
     directory_id = request.voter_directory_id
     voter = RemoveVoterRequest(request.voter_id, None if directory_id == NO_DIRECTORY else directory_id)
-    await node.call(voter, request.timeout_ms)
+    await node.change(voter, request.timeout_ms, call.rights.client)
     return RemoveRaftVoterResponse(error_message=None)
 
 

@@ -40,7 +40,7 @@ MovingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignmen
 # ---- elect -----------------------------------------------------------------------------------------------------------
 
 
-async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, _call: Call) -> ElectLeadersResponse:
+async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     """Elects the leaders of the partitions that are named, or of all that need it."""
     election = _ELECTIONS.get(request.election_type)
     if election is None:
@@ -48,7 +48,7 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, _call: Ca
     count = sum(len(one.partitions) for one in request.topic_partitions or ())
     require_few(count, "partitions", PolicyViolationError)
     named = None if request.topic_partitions is None else tuple(_named(request))
-    elected = await node.change(ElectLeaders(election, named), request.timeout_ms)
+    elected = await node.change(ElectLeaders(election, named), request.timeout_ms, call.rights.client)
     return ElectLeadersResponse(
         replica_election_results=[
             ElectedTopic(topic, [ElectedPartition(one.partition_id, one.error, text(one.message)) for one in results])
@@ -79,14 +79,16 @@ def _named(request: ElectLeadersRequest) -> Iterable[NamedPartition]:
 
 
 async def alter(
-    node: KafkaNode, request: AlterPartitionReassignmentsRequest, _call: Call
+    node: KafkaNode, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
     """Begins, alters and cancels reassignments; the answer comes when the request is noted, not when the data has moved."""
     count = sum(len(topic.partitions) for topic in request.topics)
     require_few(count, "partitions", PolicyViolationError)
     items = await beside(count, _wishes, request)
     may_change_factor = request.allow_replication_factor_change
-    altered = await node.change(AlterPartitionReassignments(items, may_change_factor), request.timeout_ms)
+    altered = await node.change(
+        AlterPartitionReassignments(items, may_change_factor), request.timeout_ms, call.rights.client
+    )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change_factor,
         error_message=None,

@@ -6,11 +6,27 @@ An API without a row cannot be served: its row in `served.py` has its right.  `d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
-from replog.controller.requests import DrainBroker
+from replog.controller.requests import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlterPartitionReassignments,
+    AlterUserScramCredentials,
+    CreateAcls,
+    CreateDelegationToken,
+    CreatePartitions,
+    CreateTopics,
+    DeleteAcls,
+    DeleteTopics,
+    DrainBroker,
+    ElectLeaders,
+    UnregisterBroker,
+    UpdateFeatures,
+)
+from replog.controller.rights import ALTERS_CLUSTER, CHANGE_RIGHTS
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.transactions.requests import ForgetTransactionalId, PrepareTransaction
 from replog.errors import ErrorCode
@@ -33,7 +49,7 @@ from replog.wire.messages.apis import APIS
 
 _READ, _WRITE, _CREATE, _DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE
 _ALTER, _DESCRIBE, _CLUSTER_ACTION = AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION
-_DESCRIBE_CONFIGS, _ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
+_DESCRIBE_CONFIGS = AclOperation.DESCRIBE_CONFIGS
 _TOPIC, _GROUP, _CLUSTER = ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.CLUSTER
 _TRANSACTIONAL_ID = ResourceKind.TRANSACTIONAL_ID
 
@@ -127,9 +143,29 @@ def _offset_delete_topic(topic: Any, failure: Failure) -> Any:
     return refuse_topic_of_offset_delete(topic, failure)
 
 
+# ---- what the controller needs, too ------------------------------------------------------------------------------------
+
+
+def _change(change: type) -> Right:
+    """Returns the row of an API whose change as a whole needs something of the cluster."""
+    return Right((Need(CHANGE_RIGHTS[change].operation),), administers=True)
+
+
+def _each(
+    change: type,
+    asked: str,
+    told: str,
+    resources: Callable[[MetadataImage, Any], Iterable[Resource] | ErrorCode],
+    kinds: tuple[ResourceKind, ...] = (_TOPIC,),
+) -> Each:
+    """Returns what each thing of a change needs."""
+    right = CHANGE_RIGHTS[change]
+    return Each(right.operation, asked, told, resources, kinds, everywhere=right.everywhere)
+
+
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
-_ALTERS_CLUSTER: Final = Right((Need(_ALTER),), administers=True)
+_ALTERS_CLUSTER: Final = Right((Need(ALTERS_CLUSTER.operation),), administers=True)
 _LOGIN: Final = Right(note="everybody: by it a client shows who it is")
 _DESCRIBES_CLUSTER: Final = Right((Need(_DESCRIBE),))
 _MEMBER: Final = Right((Need(_READ, _GROUP, _group),))
@@ -172,7 +208,7 @@ _KAFKAS: Final[Mapping[str, Right]] = {
     ),
     "create_topics": Right(
         (
-            Each(_CREATE, "topics", "topics", _topic_name, (_TOPIC,), everywhere=_CREATE),
+            _each(CreateTopics, "topics", "topics", _topic_name),
             Inside(
                 _DESCRIBE_CONFIGS, _TOPIC, "to be told the configuration of the new topic: else only that it is there"
             ),
@@ -181,21 +217,21 @@ _KAFKAS: Final[Mapping[str, Right]] = {
     ),
     "delete_topics": Right(
         (
-            Each(_DELETE, "topics", "responses", _topic_or_id, (_TOPIC,), everywhere=_DELETE),
-            Each(_DELETE, "topic_names", "responses", _one_topic, (_TOPIC,), everywhere=_DELETE),
+            _each(DeleteTopics, "topics", "responses", _topic_or_id),
+            _each(DeleteTopics, "topic_names", "responses", _one_topic),
         ),
         administers=True,
     ),
-    "create_partitions": Right((Each(_ALTER, "topics", "results", _topic_name, (_TOPIC,)),), administers=True),
+    "create_partitions": Right((_each(CreatePartitions, "topics", "results", _topic_name),), administers=True),
     "delete_records": Right((Each(_DELETE, "topics", "topics", _our_topic, (_TOPIC,)),), administers=True),
     "describe_topic_partitions": Right(
         (Inside(_DESCRIBE, _TOPIC, "a topic that is named is refused; among all it is left out"),)
     ),
     "describe_configs": Right((Each(_DESCRIBE_CONFIGS, "resources", "results", _configured, _CONFIGS),)),
     "incremental_alter_configs": Right(
-        (Each(_ALTER_CONFIGS, "resources", "responses", _configured, _CONFIGS),), administers=True
+        (_each(AlterConfigs, "resources", "responses", _configured, _CONFIGS),), administers=True
     ),
-    "alter_configs": Right((Each(_ALTER_CONFIGS, "resources", "responses", _configured, _CONFIGS),), administers=True),
+    "alter_configs": Right((_each(AlterConfigs, "resources", "responses", _configured, _CONFIGS),), administers=True),
     "list_config_resources": Right((Need(_DESCRIBE_CONFIGS),)),
     "find_coordinator": Right(
         (
@@ -242,10 +278,10 @@ _KAFKAS: Final[Mapping[str, Right]] = {
         (Inside(_DESCRIBE, _CLUSTER, "to be told the operations on the cluster: else none"),),
         "brokers are told to everybody",
     ),
-    "unregister_broker": _ALTERS_CLUSTER,
-    "update_features": _ALTERS_CLUSTER,
-    "elect_leaders": _ALTERS_CLUSTER,
-    "alter_partition_reassignments": _ALTERS_CLUSTER,
+    "unregister_broker": _change(UnregisterBroker),
+    "update_features": _change(UpdateFeatures),
+    "elect_leaders": _change(ElectLeaders),
+    "alter_partition_reassignments": _change(AlterPartitionReassignments),
     "list_partition_reassignments": _DESCRIBES_CLUSTER,
     "describe_quorum": _DESCRIBES_CLUSTER,
     "add_raft_voter": _ALTERS_CLUSTER,
@@ -265,11 +301,13 @@ _KAFKAS: Final[Mapping[str, Right]] = {
     "sasl_handshake": _LOGIN,
     "sasl_authenticate": _LOGIN,
     "describe_user_scram_credentials": _DESCRIBES_CLUSTER,
-    "alter_user_scram_credentials": _ALTERS_CLUSTER,
+    "alter_user_scram_credentials": _change(AlterUserScramCredentials),
     "create_delegation_token": Right(
         (
             Inside(
-                AclOperation.CREATE_TOKENS, ResourceKind.USER, "for another user, named User:NAME; for oneself nothing"
+                CHANGE_RIGHTS[CreateDelegationToken].operation,
+                ResourceKind.USER,
+                "for another user, named User:NAME; for oneself nothing",
             ),
         ),
         "nobody over plain text, without a certificate or a login, or with a token: error 64",
@@ -289,10 +327,10 @@ _KAFKAS: Final[Mapping[str, Right]] = {
         "tells the HMAC, by which one logs in as the owner; nobody over plain text, or with a token: error 64",
     ),
     "describe_acls": _DESCRIBES_CLUSTER,
-    "create_acls": _ALTERS_CLUSTER,
-    "delete_acls": _ALTERS_CLUSTER,
+    "create_acls": _change(CreateAcls),
+    "delete_acls": _change(DeleteAcls),
     "describe_client_quotas": Right((Need(_DESCRIBE_CONFIGS),)),
-    "alter_client_quotas": Right((Need(_ALTER_CONFIGS),), administers=True),
+    "alter_client_quotas": _change(AlterClientQuotas),
     "describe_transactions": Right(
         (
             Each(_DESCRIBE, "transactional_ids", "transaction_states", _one_transactional_id, (_TRANSACTIONAL_ID,)),
@@ -318,7 +356,7 @@ _OURS: Final[Mapping[type, Right]] = {
     DescribeNodeConfigsRequest: Right((Need(_DESCRIBE_CONFIGS),)),
     DescribeLogDirsRequest: _DESCRIBES_CLUSTER,
     DescribeQuorumRequest: _DESCRIBES_CLUSTER,
-    DrainBroker: _ALTERS_CLUSTER,
+    DrainBroker: _change(DrainBroker),
     DescribeConfigsRequest: Right((Inside(_DESCRIBE_CONFIGS, _TOPIC, "of a topic; of a broker on the cluster"),)),
     PrepareTransaction: Right(
         (

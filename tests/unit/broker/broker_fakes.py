@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from replog.access.principal import ANONYMOUS
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 
@@ -64,10 +63,8 @@ class FakeConnection:
         *,
         timeout_ms: int,
         cluster_id: str,
-        forwarded: bool = False,
-        principal: str = ANONYMOUS.name,
     ) -> Any:
-        self._network.calls.append((self.address, request, timeout_ms, cluster_id, forwarded, principal))
+        self._network.calls.append((self.address, request, timeout_ms, cluster_id))
         outcome = self._network.answer(self.address, request)
         if isinstance(outcome, BaseException):
             raise outcome

@@ -30,9 +30,10 @@ from replog.rpc.node_messages import (
     DescribeQuorumRequest,
     RemoveVoterRequest,
 )
-from replog.rpc.node_requests import NodeRequest
+from replog.rpc.node_requests import NodeRequest, VoterChange
 from replog.rpc.transaction_messages import JoinTransactionRequest, Marker, NamedPartitions, WriteMarkersRequest
 from replog.testing import SimulatedFileSystem
+from tests.envelopes import in_envelope
 
 pytestmark = pytest.mark.exhaustive
 
@@ -47,7 +48,7 @@ HOSTILE_ADDRESSES = (
 )  # fmt: skip
 
 
-def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller.ControllerRequest]:
+def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller.NodeWish | controller.ClientChange]:
     """One good request of each kind; of some, one more that is refused late."""
     replica = controller.OfflineReplica(UUID(int=7), 0)
     register = controller.RegisterBroker(
@@ -80,7 +81,7 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
     ]
 
 
-def node_templates() -> list[NodeRequest]:
+def node_templates() -> list[NodeRequest | VoterChange]:
     return [
         DescribeNodeRequest((controller.NamedPartition("t", 0),)),
         DescribeQuorumRequest(),
@@ -97,7 +98,7 @@ def controller_requests(it: Running, topic: TopicInfo) -> Iterator[tuple[str, As
     broker_epoch = it.node.parts.replicas.lifecycle.broker_epoch
     own, other = it.peer(1, it.node.incarnation_id), it.peer(STRANGER, INCARNATION)
     for number, template in enumerate(controller_templates(topic, broker_epoch)):
-        body = calls.encode_controller_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
+        body = calls.encode_controller_request(in_envelope(template), cluster_id="c", timeout_ms=TIMEOUT_MS)
         is_other = isinstance(template, controller.RegisterBroker | controller.RegisterController)
         connection = other if is_other else own
         for what, changed in hostile(controller_pb2.ControllerRequest.FromString(body), with_call=number == 0):
@@ -111,7 +112,7 @@ async def ask_controller(connection: GrpcConnection, body: bytes) -> object:
 def node_requests(it: Running) -> Iterator[tuple[str, Ask]]:
     peer = it.peer(1, it.node.incarnation_id)
     for number, template in enumerate(node_templates()):
-        body = calls.encode_node_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
+        body = calls.encode_node_request(in_envelope(template), cluster_id="c", timeout_ms=TIMEOUT_MS)
         for what, changed in hostile(data_pb2.NodeRequest.FromString(body), with_call=number == 0):
             yield what, partial(ask_node, peer, changed)
 

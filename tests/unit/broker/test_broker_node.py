@@ -67,6 +67,7 @@ from replog.rpc.node_messages import (
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown
+from tests.envelopes import in_envelope
 
 
 def marker(fs: FileSystem, directory: str = "/data") -> int | None:
@@ -460,7 +461,7 @@ async def test_a_broker_that_is_not_the_controller_says_so() -> None:
         call = it.connection.call
         with pytest.raises(NotControllerError):
             await it.peer(2, UUID(int=2)).controller_call(
-                CreateTopics(()), timeout_ms=5000, cluster_id="c", forwarded=True
+                in_envelope(CreateTopics(())), timeout_ms=5000, cluster_id="c"
             )
         with pytest.raises((RequestTimedOutError, ConnectionLostError)):  # whoever notices first
             await call(CreateTopics((NewTopic("t", 1, 1),)), timeout_ms=200)

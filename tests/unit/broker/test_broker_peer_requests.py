@@ -5,26 +5,33 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from node_kit import Running, config, node
 
+from replog.access.principal import Envelope
 from replog.broker.node.environment import peer_network
+from replog.config.access_keys import AuthorizerClass
 from replog.config.server_keys import InterBrokerTransport
 from replog.controller import requests as controller
 from replog.errors import (
     BrokerIdNotRegisteredError,
+    ClusterAuthorizationError,
+    ErrorCode,
     InconsistentClusterIdError,
     InvalidRequestError,
     ReplogError,
+    RequestTimedOutError,
     StaleBrokerEpochError,
 )
 from replog.rpc.messages import FetchPartition, FetchRequest, Hello
-from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest, RemoveVoterRequest
 from replog.rpc.transport import PeerConnection
 from replog.testing import SimulatedFileSystem
+from tests.envelopes import ADMIN, CLIENT, in_envelope
 from tests.unit.rpc.node_certificates import NodeCertificates
 
 STRANGER = 77
@@ -32,7 +39,7 @@ OTHER = UUID(int=77)
 TIMEOUT_MS = 60_000
 
 
-def of_brokers(broker_id: int, broker_epoch: int, incarnation_id: UUID) -> list[controller.ControllerRequest]:
+def of_brokers(broker_id: int, broker_epoch: int, incarnation_id: UUID) -> list[controller.NodeWish]:
     """Everything that only nodes ask for."""
     topic_id = UUID(int=7)
     change = controller.PartitionIsrChange(topic_id, 0, 0, 0, (controller.IsrMember(1, broker_epoch),))
@@ -95,8 +102,8 @@ def over(request: pytest.FixtureRequest, tmp_path: Path) -> Over:
 
 
 @contextlib.asynccontextmanager
-async def meeting(over: Over) -> AsyncIterator[Meeting]:
-    keys: dict[str, object] = {"inter.broker.transport": over.kind.value}
+async def meeting(over: Over, **others: object) -> AsyncIterator[Meeting]:
+    keys: dict[str, object] = {"inter.broker.transport": over.kind.value, **others}
     if over.files is not None:
         keys["security.inter.broker.protocol"] = "SSL"
         keys["listener.name.inter.broker.ssl.keystore.location"] = str(over.files.node(1))
@@ -134,7 +141,9 @@ async def test_a_node_says_which_one_of_which_cluster_it_is(over: Over) -> None:
                 with pytest.raises(refusal):
                     await opened(hello)
             with pytest.raises(refusal):
-                await way.controller_call(controller.DeleteTopics(("t",)), timeout_ms=TIMEOUT_MS, cluster_id="c")
+                await way.controller_call(
+                    in_envelope(controller.DeleteTopics(("t",))), timeout_ms=TIMEOUT_MS, cluster_id="c"
+                )
 
 
 async def test_a_call_says_of_which_cluster_it_is(over: Over) -> None:
@@ -145,7 +154,7 @@ async def test_a_call_says_of_which_cluster_it_is(over: Over) -> None:
         await way.call(DescribeNodeRequest(), timeout_ms=TIMEOUT_MS, cluster_id="c")
         named = met.way(Hello("c", 1, met.own))
         with pytest.raises(InconsistentClusterIdError, match="none that it names"):
-            await named.controller_call(controller.DeleteTopics(("t",)), timeout_ms=TIMEOUT_MS)
+            await named.controller_call(in_envelope(controller.DeleteTopics(("t",))), timeout_ms=TIMEOUT_MS)
 
 
 async def test_a_broker_speaks_for_itself_alone(over: Over) -> None:
@@ -160,6 +169,26 @@ async def test_a_broker_speaks_for_itself_alone(over: Over) -> None:
         block = controller.AllocateProducerIds(1, met.epoch)
         answer = await own.controller_call(block, timeout_ms=TIMEOUT_MS, cluster_id="c")
         assert isinstance(answer, controller.AllocateProducerIdsResponse)
+
+
+async def test_a_change_that_a_node_passes_on_is_judged_by_its_client(over: Over) -> None:
+    """Whatever that node has let through."""
+    keys = {"authorizer.class.name": AuthorizerClass.STANDARD.value, "super.users": "User:admin;User:ANONYMOUS"}
+    async with meeting(over, **keys) as met:
+        way = met.way(Hello("c", 2, OTHER))
+        asked: Any = Envelope(controller.DeleteTopics(("t",)), CLIENT)
+        answer: Any = await way.controller_call(asked, timeout_ms=TIMEOUT_MS, cluster_id="c")
+        assert [one.error for one in answer.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        for change in (AddVoterRequest(9, UUID(int=9), "127.0.0.1:9"), RemoveVoterRequest(9)):
+            vote: Any = Envelope(change, CLIENT)
+            with pytest.raises(ClusterAuthorizationError, match="User:client"):
+                await way.call(vote, timeout_ms=TIMEOUT_MS, cluster_id="c", forwarded=True)
+            with pytest.raises(
+                (InvalidRequestError, RequestTimedOutError)
+            ):  # there is no such node, which is told later
+                await way.call(replace(vote, client=ADMIN), timeout_ms=TIMEOUT_MS, cluster_id="c", forwarded=True)
+        answer = await way.controller_call(replace(asked, client=ADMIN), timeout_ms=TIMEOUT_MS, cluster_id="c")
+        assert [one.error for one in answer.topics] == [ErrorCode.NONE]
 
 
 async def test_a_follower_fetches_as_the_process_that_is_registered(over: Over) -> None:

@@ -49,7 +49,7 @@ def network() -> Network:
 def requests(network: Network) -> QuorumRequests:
     addresses = {2: LEADER, 3: OTHER}
     quorum = SimpleNamespace(status=lambda: SimpleNamespace(leader_id=2), address_of=addresses.get)
-    return QuorumRequests(1, "cluster", cast("Any", quorum), cast("Any", network), FakeClock())
+    return QuorumRequests(1, "cluster", cast("Any", quorum), cast("Any", network), FakeClock(), cast("Any", None))
 
 
 def asked(requests: QuorumRequests, count: int) -> list[asyncio.Task[Any]]:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.controller.requests import (
+    ClientChange,
     ConfigEntry,
-    ControllerRequest,
     ControllerResponse,
     CreatePartitions,
     CreatePartitionsResponse,
@@ -273,7 +273,7 @@ class FakeNode:
         return ListOffsetsResult(*key, ErrorCode.NONE, offset, timestamp, leader_epoch=log.leader_epoch)
 
     async def handle_controller_call(
-        self, call: IncomingCall[ControllerRequest], context: RequestContext
+        self, call: IncomingCall[ClientChange], context: RequestContext
     ) -> ControllerResponse:
         lose_reply = False
         if self.cluster.controller_script:
@@ -286,7 +286,7 @@ class FakeNode:
             raise ConnectionLostError("the reply was lost")
         return response
 
-    def _control(self, request: ControllerRequest) -> ControllerResponse:
+    def _control(self, request: ClientChange) -> ControllerResponse:
         match request:
             case CreateTopics():
                 return CreateTopicsResponse(tuple(self._create(topic) for topic in request.topics))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from replog.controller.requests import ControllerRequest
+from replog.controller.requests import ClientChange
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import (
     FetchRequest,
@@ -48,7 +48,7 @@ class ReachableNode(Protocol):
 
     async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any: ...
 
-    async def handle_controller_call(self, call: IncomingCall[ControllerRequest], context: RequestContext) -> Any: ...
+    async def handle_controller_call(self, call: IncomingCall[ClientChange], context: RequestContext) -> Any: ...
 
     def check_hello(self, hello: Hello) -> Hello: ...
 
@@ -130,7 +130,7 @@ class MemoryConnection:
     async def call(self, request: Asks[T], *, timeout_ms: int, cluster_id: str = "") -> T:
         await asyncio.sleep(0)
         node, call = self._reach(), IncomingCall[Any](request, cluster_id, timeout_ms)
-        is_of_controller = isinstance(request, ControllerRequest)
+        is_of_controller = isinstance(request, ClientChange)
         handle = node.handle_controller_call if is_of_controller else node.handle_client_call
         answer: T = await handle(call, self._context)
         return answer

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from replog.access.principal import Envelope
+from replog.access.rights import Denial
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
@@ -39,9 +41,9 @@ from replog.controller.requests import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
     AlterPartitionResponse,
+    ClientChange,
     ConfigEntry,
     ConfigOperation,
-    ControllerRequest,
     ControllerResponse,
     CreateTopics,
     CreateTopicsResponse,
@@ -54,6 +56,7 @@ from replog.controller.requests import (
     IsrMember,
     NamedPartition,
     NewTopic,
+    NodeWish,
     PartitionIsrChange,
     Reassignment,
     RegisterBroker,
@@ -66,6 +69,7 @@ from replog.errors import ErrorCode, PolicyViolationError
 from replog.metadata import MetadataDelta, MetadataImage, PartitionRegistration, image_records
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ElectionType, ResourceType
+from tests.envelopes import in_envelope
 
 CLUSTER_ID = "cluster-1"
 FAR_MS = 10**9
@@ -94,6 +98,7 @@ class Quorum:
         self.image = MetadataImage()
         self.replies: dict[int, ControllerResponse | Exception] = {}
         self.resigned: list[str] = []
+        self.denials: list[Denial] = []
         self.watched: tuple[WatchedBroker, ...] = ()
         self._request_ids = 0
 
@@ -127,6 +132,8 @@ class Quorum:
                 self.replies[effect.request_id] = effect.response if isinstance(effect, Reply) else effect.error
             case WatchBrokers():
                 self.watched = effect.brokers
+            case Denial():
+                self.denials.append(effect)
             case _:
                 self.resigned.append(effect.reason)
 
@@ -183,10 +190,10 @@ class Quorum:
             for node_id in self.nodes:
                 self.step(node_id, batch)
 
-    def submit(self, request: ControllerRequest, *, timeout_ms: int = FAR_MS) -> int:
+    def submit(self, request: NodeWish | ClientChange | Envelope[ClientChange], *, timeout_ms: int = FAR_MS) -> int:
         assert self.active is not None
         self._request_ids += 1
-        self.step(self.active, Submit(self._request_ids, request, self.now_ms + timeout_ms))
+        self.step(self.active, Submit(self._request_ids, in_envelope(request), self.now_ms + timeout_ms))
         self._go_on()
         return self._request_ids
 
@@ -201,7 +208,7 @@ class Quorum:
         deadline_ms = self.leader.next_deadline_ms()
         return deadline_ms is not None and deadline_ms <= self.now_ms
 
-    def ask(self, request: ControllerRequest) -> ControllerResponse:
+    def ask(self, request: NodeWish | ClientChange | Envelope[ClientChange]) -> ControllerResponse:
         """Submit, commit everything, return the answer or raise the error."""
         request_id = self.submit(request)
         self.commit()

@@ -38,6 +38,7 @@ from replog.metadata.records import (
     ResourceType,
 )
 from replog_timeline import SnapshotRegistry
+from tests.envelopes import in_envelope
 from tests.work_counts import calls_of
 
 
@@ -227,7 +228,7 @@ def test_a_request_that_changes_much_fails_with_what_the_log_refuses(
 def test_a_request_that_changes_much_fails_with_the_leadership() -> None:
     quorum = three_with_many()
     request_id = 900
-    quorum.step(1, Submit(request_id, wants_fence(quorum), 10**9))
+    quorum.step(1, Submit(request_id, in_envelope(wants_fence(quorum)), 10**9))
     assert quorum.leader.is_changing
     quorum.renounce()
     assert isinstance(quorum.replies[request_id], NotControllerError)
@@ -262,7 +263,7 @@ def test_a_topic_is_deleted_at_the_same_cost_however_large_it_is() -> None:
         quorum = refusing(max_records_per_step=1_000)
         quorum.records_max = 1_000
         quorum.ask(CreateTopics((NewTopic("t", partitions, 3),)))
-        asked = Submit(900, DeleteTopics(("t",)), 10**9)
+        asked = Submit(900, in_envelope(DeleteTopics(("t",))), 10**9)
         taken = calls_of(lambda: quorum.leader.step(asked, quorum.now_ms))
         assert quorum.leader.status().partitions_count == 0
         return taken

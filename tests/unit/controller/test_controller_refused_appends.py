@@ -7,6 +7,7 @@ from controller_kit import REFUSAL, refusing
 from replog.controller.messages import AppendRecords, AppendRefused, Submit
 from replog.controller.requests import CreateTopics, NewTopic
 from replog.metadata.records import AbortTransactionRecord, EndTransactionRecord
+from tests.envelopes import in_envelope
 
 
 def create(name: str, partitions: int) -> CreateTopics:
@@ -60,9 +61,9 @@ def test_a_large_change_has_a_step_for_each_part_and_nothing_else_is_made_in_bet
     quorum = refusing(max_records_per_step=100)
     controller, begin = quorum.leader, quorum.end_offset
     request_ids = (quorum._request_ids + 1, quorum._request_ids + 2)
-    quorum.step(1, Submit(request_ids[0], create("large", 250), 10**9))
+    quorum.step(1, Submit(request_ids[0], in_envelope(create("large", 250)), 10**9))
     assert quorum.end_offset - begin <= 100
-    quorum.step(1, Submit(request_ids[1], create("small", 2), 10**9))
+    quorum.step(1, Submit(request_ids[1], in_envelope(create("small", 2)), 10**9))
     steps = 0
     while (due_ms := controller.next_deadline_ms()) is not None and due_ms <= quorum.now_ms:
         before, steps = quorum.end_offset, steps + 1
@@ -83,7 +84,7 @@ def test_a_large_change_fails_whose_end_the_log_does_not_take_behind_a_record_of
     """The record moved the end of the change by one, behind what its answer waits for."""
     quorum = refusing(max_records_per_step=10)
     quorum.refused = (EndTransactionRecord,)
-    quorum.step(1, Submit(900, create("large", 18), 10**9))  # with its topic and marks 21 records
+    quorum.step(1, Submit(900, in_envelope(create("large", 18)), 10**9))  # with its topic and marks 21 records
     quorum.tick()
     assert 900 not in quorum.replies
     quorum.skip(1)
@@ -98,7 +99,8 @@ def test_what_a_request_made_behind_the_refused_records_of_another_is_taken_back
     quorum = refusing()
     controller, claim_epoch = quorum.leader, quorum.epoch
     first, second = (
-        list(controller.step(Submit(900 + number, create(name, 1), 10**9), 0)) for number, name in enumerate(("a", "b"))
+        list(controller.step(Submit(900 + number, in_envelope(create(name, 1)), 10**9), 0))
+        for number, name in enumerate(("a", "b"))
     )
     (append,) = [effect for effect in first if isinstance(effect, AppendRecords)]
     assert append.epoch == claim_epoch

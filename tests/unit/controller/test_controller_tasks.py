@@ -27,7 +27,8 @@ from replog.controller.messages import (
     Tick,
     WatchedBroker,
 )
-from replog.controller.requests import ControllerRequest, CreateTopics, Heartbeat, NewTopic, RegisterBrokerResponse
+from replog.controller.requests import ClientChange, CreateTopics, Heartbeat, NewTopic, NodeWish, RegisterBrokerResponse
+from replog.controller.rights import CHANGE_RIGHTS
 from replog.errors import (
     InvariantViolationError,
     NotControllerError,
@@ -49,6 +50,7 @@ from replog.metadata.records import (
     ResourceType,
     TopicRecord,
 )
+from tests.envelopes import in_envelope
 
 FLIGHTS = CreateTopics((NewTopic("flights", assignments=((1,),)),))
 FAR_MS = 10**9
@@ -203,8 +205,8 @@ def test_requests_that_waited_are_told_when_the_claim_is_lost(quorum: Quorum) ->
 def test_requests_that_wait_are_bounded() -> None:
     controller = new_controller(max_parked_requests=1)
     controller.step(Claim(1, 1), 0)
-    assert controller.step(Submit(1, FLIGHTS, FAR_MS), 0) == ()
-    (refused,) = controller.step(Submit(2, FLIGHTS, FAR_MS), 0)
+    assert controller.step(Submit(1, in_envelope(FLIGHTS), FAR_MS), 0) == ()
+    (refused,) = controller.step(Submit(2, in_envelope(FLIGHTS), FAR_MS), 0)
     assert isinstance(refused, ReplyError)
     assert isinstance(refused.error, ThrottledError)
 
@@ -361,14 +363,15 @@ def test_a_bug_in_replay_stops_the_node_whoever_made_the_record(quorum: Quorum) 
 
     quorum.leader._state._handlers[TopicRecord] = broken
     with pytest.raises(InvariantViolationError, match="TopicRecord"):
-        quorum.leader.step(Submit(99, FLIGHTS, FAR_MS), quorum.now_ms)
+        quorum.leader.step(Submit(99, in_envelope(FLIGHTS), FAR_MS), quorum.now_ms)
 
 
 def test_every_record_and_every_request_has_somebody_who_handles_it() -> None:
     controller = new_controller()
     marks = {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
     assert {*controller._state._handlers, *marks} == set(get_args(MetadataRecord))
-    assert set(controller._managers.handlers) == set(get_args(ControllerRequest))
+    assert set(controller._managers.of_nodes) == set(get_args(NodeWish))
+    assert set(controller._managers.of_clients) == set(get_args(ClientChange)) == set(CHANGE_RIGHTS)
 
 
 # ---- who is heard -----------------------------------------------------------------------------------------------------
@@ -390,7 +393,7 @@ def test_after_a_pause_of_the_controller_heartbeats_come_before_fencing(quorum: 
 
 def test_a_lost_claim_leaves_nothing_to_do() -> None:
     controller = active_controller()
-    controller.step(Submit(1, FLIGHTS, FAR_MS), 0)
+    controller.step(Submit(1, in_envelope(FLIGHTS), FAR_MS), 0)
     controller.step(Renounce(), 0)
     assert controller.next_deadline_ms() is None
     assert controller.step(Tick(), 10**6) == ()
@@ -412,5 +415,5 @@ def test_a_registration_that_was_lost_leaves_no_session_of_it(quorum: Quorum) ->
 
 def test_answers_of_committed_state_leave_at_once() -> None:
     controller = active_controller()
-    (reply,) = controller.step(Submit(1, CreateTopics((), validate_only=True), FAR_MS), 0)
+    (reply,) = controller.step(Submit(1, in_envelope(CreateTopics((), validate_only=True)), FAR_MS), 0)
     assert isinstance(reply, Reply)

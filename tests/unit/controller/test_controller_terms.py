@@ -30,6 +30,7 @@ from replog.errors import (
 )
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import ConfigRecord, FeatureLevelRecord, NoOpRecord, RemoveTopicRecord
+from tests.envelopes import in_envelope
 
 FLIGHTS = CreateTopics((NewTopic("flights", assignments=((1,),)),))
 
@@ -51,7 +52,7 @@ def quorum() -> Quorum:
 
 def test_a_standby_refuses_and_needs_no_clock(quorum: Quorum) -> None:
     standby = quorum.nodes[2]
-    (effect,) = standby.step(Submit(1, FLIGHTS, 10**6), 0)
+    (effect,) = standby.step(Submit(1, in_envelope(FLIGHTS), 10**6), 0)
     assert isinstance(effect, ReplyError)
     assert isinstance(effect.error, NotControllerError)
     assert standby.next_deadline_ms() is None
@@ -156,8 +157,8 @@ def test_a_bug_in_a_request_ends_the_term_not_the_node(quorum: Quorum, monkeypat
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(quorum.leader._managers.handlers, CreateTopics, broken)
-    reply, resign = quorum.leader.step(Submit(99, FLIGHTS, 10**9), quorum.now_ms)
+    monkeypatch.setitem(quorum.leader._managers.of_clients, CreateTopics, broken)
+    reply, resign = quorum.leader.step(Submit(99, in_envelope(FLIGHTS), 10**9), quorum.now_ms)
     assert isinstance(reply, ReplyError)
     assert isinstance(reply.error, ReplogError)
     assert reply.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -204,5 +205,5 @@ def test_status_counts(quorum: Quorum) -> None:
 
 def test_an_answer_made_of_committed_state_leaves_at_once(quorum: Quorum) -> None:
     quorum.create("flights", 1)
-    (effect,) = quorum.leader.step(Submit(99, FLIGHTS, 10**9), quorum.now_ms)
+    (effect,) = quorum.leader.step(Submit(99, in_envelope(FLIGHTS), 10**9), quorum.now_ms)
     assert isinstance(effect, Reply)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from kafka_node_kit import Served, serving
 
+from replog.access.principal import Envelope
 from replog.controller import request_parts
 from replog.controller.controller import Controller
 from replog.controller.messages import Message, Submit
@@ -22,6 +23,7 @@ from replog.controller.requests import (
 )
 from replog.errors import ErrorCode
 from replog.metadata.records import ElectionType
+from tests.envelopes import CLIENT
 
 TOPICS = 25
 
@@ -34,7 +36,7 @@ async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Served, l
 
     def noting(core: Controller, message: Message, now_ms: int) -> object:
         if isinstance(message, Submit):
-            asked.append(message.request)
+            asked.append(message.request.change if isinstance(message.request, Envelope) else message.request)
         return step(core, message, now_ms)
 
     monkeypatch.setattr(request_parts, "PART", 10)
@@ -47,13 +49,13 @@ async def test_a_large_request_is_asked_for_in_parts(monkeypatch: pytest.MonkeyP
     async with node(monkeypatch) as (it, asked):
         create = CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(TOPICS)))
         small = CreateTopics((NewTopic("small", 1, 1),))
-        made, _ = await asyncio.gather(it.kafka.change(create, 5_000), it.kafka.change(small, 5_000))
+        made, _ = await asyncio.gather(it.kafka.change(create, 5_000, CLIENT), it.kafka.change(small, 5_000, CLIENT))
         assert [(each.name, each.error) for each in made.topics] == [(each.name, 0) for each in create.topics]
         sizes = [len(each.topics) for each in asked if isinstance(each, CreateTopics)]
         assert sizes == [5, 1, 5, 5, 5, 5]
         moves = AlterPartitionReassignments(tuple(Reassignment(f"t{number}", 0, (9,)) for number in range(TOPICS)))
-        moved = await it.kafka.change(moves, 5_000)
+        moved = await it.kafka.change(moves, 5_000, CLIENT)
         assert [(each.topic, each.error) for each in moved.partitions] == [
             (each.topic, ErrorCode.INVALID_REPLICA_ASSIGNMENT) for each in moves.items
         ]
-        assert await it.kafka.change(ElectLeaders(ElectionType.PREFERRED), 5_000) == (ElectLeadersResponse(()))
+        assert await it.kafka.change(ElectLeaders(ElectionType.PREFERRED), 5_000, CLIENT) == (ElectLeadersResponse(()))

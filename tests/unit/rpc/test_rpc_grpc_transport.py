@@ -35,6 +35,7 @@ from replog.rpc.messages import Hello, client_hello
 from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
+from tests.envelopes import in_envelope
 
 
 @contextlib.asynccontextmanager
@@ -55,7 +56,9 @@ async def serving(handlers: Handlers | None = None) -> AsyncIterator[tuple[Handl
 async def test_calls_are_answered() -> None:
     async with serving() as (handlers, connection):
         assert await connection.call(ASKED, timeout_ms=5000) == ANSWERED
-        assert await connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
+        assert await connection.controller_call(in_envelope(CreateTopics(())), timeout_ms=5000) == CreateTopicsResponse(
+            ()
+        )
         (context,) = handlers.contexts
         assert context.peer.startswith("ipv4:127.0.0.1:")
 
@@ -64,7 +67,7 @@ async def test_an_error_of_a_call_arrives_as_its_class() -> None:
     async with serving() as (handlers, connection):
         handlers.error = TopicExistsError("there is one")
         with pytest.raises(TopicExistsError, match="there is one"):
-            await connection.controller_call(CreateTopics(()), timeout_ms=5000)
+            await connection.controller_call(in_envelope(CreateTopics(())), timeout_ms=5000)
 
 
 async def test_a_node_that_stops_says_so_in_a_way_that_is_worth_a_retry() -> None:
@@ -373,7 +376,7 @@ async def test_a_message_over_the_limit_is_no_lost_connection(monkeypatch: pytes
         with pytest.raises(MalformedFrameError, match="the limit is 20000"):
             await stream.send(fetch(2, partitions=1_000))
         with pytest.raises(MalformedFrameError, match="the limit is 20000"):
-            await connection.call(AddVoterRequest(1, UUID(int=1), "t" * 20_001), timeout_ms=5000)
+            await connection.call(in_envelope(AddVoterRequest(1, UUID(int=1), "t" * 20_001)), timeout_ms=5000)
         assert len(handlers.fetched) == 1
 
 

@@ -39,6 +39,7 @@ from replog.tcp.node_names import NodeName
 from replog.tcp.port import bind as bind_port
 from replog.tcp.tls_settings import TlsSettings
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
+from tests.envelopes import in_envelope
 from tests.quiet import quiet_for
 from tests.unit.rpc.node_certificates import ISSUED, NodeCertificates
 
@@ -95,7 +96,7 @@ async def open_any(connection: PeerConnection, kind: str, hello: Hello) -> objec
             case "presence":
                 return await connection.open_presence(hello)
             case "registration":
-                return await connection.controller_call(CreateTopics(()), timeout_ms=30_000)
+                return await connection.controller_call(in_envelope(CreateTopics(())), timeout_ms=30_000)
             case _:
                 return await connection.call(ASKED, timeout_ms=30_000)
 
@@ -119,7 +120,9 @@ def check_told(
 async def test_nodes_speak_over_tls(over: InterBrokerTransport, files: NodeCertificates) -> None:
     async with serving(over, files.tls(1)) as server, dialing(over, server, files.tls(2)) as connection:
         assert await connection.call(ASKED, timeout_ms=30_000) == ANSWERED
-        assert await connection.controller_call(CreateTopics(()), timeout_ms=30_000) == CreateTopicsResponse(())
+        assert await connection.controller_call(
+            in_envelope(CreateTopics(())), timeout_ms=30_000
+        ) == CreateTopicsResponse(())
         stream = await connection.open_fetch(NODE)
         for number, size in enumerate((0, 300_000, LARGE_BYTES)):
             await stream.send(fetch(number, size))

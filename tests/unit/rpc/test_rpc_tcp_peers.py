@@ -28,6 +28,7 @@ from replog.rpc.tcp.transport import TcpPeerConnection, TcpPeerTransport
 from replog.rpc.tcp.wire import StreamKind, opening
 from replog.rpc.transport import ConnectionLostError
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
+from tests.envelopes import in_envelope
 
 NODE = Hello("c", 2, UUID(int=2))
 
@@ -58,10 +59,12 @@ async def serving() -> AsyncIterator[Served]:
 async def test_calls_are_answered() -> None:
     async with serving() as it:
         assert await it.connection.call(ASKED, timeout_ms=5000) == ANSWERED
-        assert await it.connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
+        assert await it.connection.controller_call(
+            in_envelope(CreateTopics(())), timeout_ms=5000
+        ) == CreateTopicsResponse(())
         it.handlers.error = TopicExistsError("there is one")
         with pytest.raises(TopicExistsError, match="there is one"):
-            await it.connection.controller_call(CreateTopics(()), timeout_ms=5000)
+            await it.connection.controller_call(in_envelope(CreateTopics(())), timeout_ms=5000)
 
 
 async def test_a_large_hello_is_not_even_read(caplog: pytest.LogCaptureFixture) -> None:

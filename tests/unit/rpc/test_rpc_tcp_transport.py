@@ -24,6 +24,7 @@ from replog.rpc.tcp import transport as tcp_transport
 from replog.rpc.tcp.transport import TcpPeerConnection, TcpPeerTransport
 from replog.rpc.transport import ConnectionLostError
 from replog.tcp.port import bind
+from tests.envelopes import in_envelope
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,9 @@ async def test_calls_are_answered_over_one_connection_each_kind() -> None:
     async with serving() as it:
         for _ in range(3):
             assert await it.connection.call(ASKED, timeout_ms=5000) == ANSWERED
-            assert await it.connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
+            assert await it.connection.controller_call(
+                in_envelope(CreateTopics(())), timeout_ms=5000
+            ) == CreateTopicsResponse(())
         assert all(context.peer == "127.0.0.1" for context in it.handlers.contexts)
         assert len(it.listener) == 2
 
@@ -73,7 +76,7 @@ async def test_a_call_that_is_too_large_ends_no_other() -> None:
         slow = asyncio.create_task(it.connection.call(DescribeNodeRequest(), timeout_ms=400))
         await until(lambda: it.handlers.contexts)
         with pytest.raises(MalformedFrameError, match=r"a call of .* bytes, the limit is"):
-            await it.connection.call(AddVoterRequest(1, UUID(int=1), "t" * (65 << 20)), timeout_ms=5000)
+            await it.connection.call(in_envelope(AddVoterRequest(1, UUID(int=1), "t" * (65 << 20))), timeout_ms=5000)
         with pytest.raises(ConnectionLostError, match="no answer in 400 ms"):
             await slow
 

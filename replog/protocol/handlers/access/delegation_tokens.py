@@ -86,7 +86,7 @@ async def create_delegation_token(
         return refused(error, NO_TIME)
     wish = CreateDelegationToken(owner, requester, renewers, request.max_lifetime_ms)
     try:
-        made = await node.change(wish, node.request_timeout_ms, call.caller.principal)
+        made = await node.change(wish, node.request_timeout_ms, call.rights.client)
     except RetriableError:
         raise
     except ReplogError as error:
@@ -140,7 +140,7 @@ async def renew_delegation_token(
     except DelegationTokenRequestNotAllowedError as error:
         return RenewDelegationTokenResponse(error.code, NO_TIME)
     wish = RenewDelegationToken(call.caller.principal.name, bytes(request.hmac), request.renew_period_ms)
-    renewed = await node.change(wish, node.request_timeout_ms, call.caller.principal)
+    renewed = await node.change(wish, node.request_timeout_ms, call.rights.client)
     return RenewDelegationTokenResponse(0, renewed.expiry_timestamp_ms)
 
 
@@ -153,7 +153,7 @@ async def expire_delegation_token(
     except DelegationTokenRequestNotAllowedError as error:
         return ExpireDelegationTokenResponse(error.code, NO_TIME)
     wish = ExpireDelegationToken(call.caller.principal.name, bytes(request.hmac), request.expiry_time_period_ms)
-    ending = await node.change(wish, node.request_timeout_ms, call.caller.principal)
+    ending = await node.change(wish, node.request_timeout_ms, call.rights.client)
     return ExpireDelegationTokenResponse(0, ending.expiry_timestamp_ms)
 
 

@@ -90,7 +90,7 @@ def _entry(entity: QuotaEntity, limits: Mapping[str, float]) -> Entry:
 
 
 async def alter_client_quotas(
-    node: KafkaNode, request: AlterClientQuotasRequest, _call: Call
+    node: KafkaNode, request: AlterClientQuotasRequest, call: Call
 ) -> AlterClientQuotasResponse:
     """Sets and removes quotas; each entity on its own."""
     count = sum(max(1, len(entry.ops)) for entry in request.entries)
@@ -98,7 +98,7 @@ async def alter_client_quotas(
     wanted = await beside(count, _wanted, request.entries)
     if not wanted:
         return AlterClientQuotasResponse()
-    answered = await node.change(AlterClientQuotas(wanted, request.validate_only), 0)
+    answered = await node.change(AlterClientQuotas(wanted, request.validate_only), 0, call.rights.client)
     return await beside(count, _all_altered, answered.entities)
 
 

@@ -63,7 +63,7 @@ def _description(name: str, infos: list[_Info], count: int) -> _Described:
 
 
 async def alter_user_scram_credentials(
-    node: KafkaNode, request: AlterUserScramCredentialsRequest, _call: Call
+    node: KafkaNode, request: AlterUserScramCredentialsRequest, call: Call
 ) -> AlterUserScramCredentialsResponse:
     """Gives users credentials, and takes them away."""
     wishes = _wishes(request)
@@ -79,7 +79,7 @@ async def alter_user_scram_credentials(
     found = {each.name: Failure(ErrorCode.NONE, "") for each in wishes} | refused
     asked = await beside(len(request.upsertions), _asked, request, refused)
     if asked:
-        altered = await node.change(AlterUserScramCredentials(asked), node.request_timeout_ms)
+        altered = await node.change(AlterUserScramCredentials(asked), node.request_timeout_ms, call.rights.client)
         found |= {one.name: Failure(one.error, own_text(one.error, one.message)) for one in altered.users}
     results = [_Altered(name, told.code, text(told.message)) for name, told in found.items()]
     return AlterUserScramCredentialsResponse(results=results)
