@@ -123,6 +123,7 @@ def _collected(unit: UnitInTurn) -> list[pytest.Item]:
         modules = [pytest.Module.from_parent(file.parent, path=file.path) for file in unit.files]
         tests = [test for module in modules for test in session.genitems(module)]
     finally:
+        gc.freeze()  # each look for garbage in a test would walk over the modules that these were the first to load
         gc.enable()
         session._collection_cache.clear()
     unit.config.hook.pytest_collection_modifyitems(session=session, config=unit.config, items=tests)
