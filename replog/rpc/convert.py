@@ -176,8 +176,10 @@ def _repeated(name: str, element: Any, names: dict[str, Any], *, wrapped: bool) 
         write = (*made, f"for each in v: {target}.add().values.extend(each)")
         return _Field(write, f"tuple([tuple(each.values) for each in {target}])")
     encode, decode = _scalar(name, element, names)
-    if encode("each") == decode("each") == "each":
-        return _Field((*made, f"{target}.extend(v)"), f"tuple({target})")
+    if (
+        encode("each") == decode("each") == "each"
+    ):  # most are empty; a slice is read faster than one element after the other
+        return _Field((*made, f"if v != (): {target}.extend(v)"), f"(tuple(v[:]) if (v := {target}) else ())")
     write = (*made, f"{target}.extend([{encode('each')} for each in v])")
     return _Field(write, f"tuple([{decode('each')} for each in {target}])")
 

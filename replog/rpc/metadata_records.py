@@ -18,7 +18,8 @@ from replog.metadata import records
 from replog.metadata.records import MetadataRecord
 from replog.pb.v1 import metadata_pb2
 from replog.rpc.convert import from_proto, to_proto
-from replog.rpc.metadata_fast import FAST_ENCODERS, FRAME_VERSION, decode_fast
+
+FRAME_VERSION = 0x80
 
 _KINDS: dict[str, type] = {
     "register_broker": records.RegisterBrokerRecord,
@@ -49,12 +50,6 @@ _NAMES = {cls: name for name, cls in _KINDS.items()}
 
 
 def encode_metadata_record(record: MetadataRecord) -> bytes:
-    encode = FAST_ENCODERS.get(type(record))
-    return encode_generic(record) if encode is None else encode(record)
-
-
-def encode_generic(record: MetadataRecord) -> bytes:
-    """Encodes any record, by the names of its fields."""
     message = metadata_pb2.MetadataRecord()
     target = getattr(message, _NAMES[type(record)])
     target.SetInParent()
@@ -69,6 +64,7 @@ def decode_metadata_record(value: bytes | None, *, offset: int) -> MetadataRecor
         UnsupportedVersionError: It is another system's record, or of a kind this version does not know; the node
             must not go on, since every node replays every record.
         CorruptRecordError: It is not a metadata record at all.
+        MalformedFrameError: A field of it is none of ours.
     """
     if not value:
         raise CorruptRecordError("__cluster_metadata-0", offset, "a record without a value")
@@ -77,14 +73,6 @@ def decode_metadata_record(value: bytes | None, *, offset: int) -> MetadataRecor
             f"__cluster_metadata-0 offset {offset}: frame version {value[0]}, expected {FRAME_VERSION}. "
             "This directory was written by another system or a newer replog."
         )
-    return decode_fast(value) or decode_generic(value, offset=offset)
-
-
-def decode_generic(value: bytes, *, offset: int) -> MetadataRecord:
-    """Decodes any record, by the names of its fields, after `decode_metadata_record` has checked the frame byte.
-
-    Raises as that does.
-    """
     message: Any = metadata_pb2.MetadataRecord()
     try:
         message.ParseFromString(value[1:])

@@ -14,14 +14,7 @@ from replog.errors import CorruptRecordError, MalformedFrameError, UnsupportedVe
 from replog.metadata import records
 from replog.metadata.records import MetadataRecord, NoOpRecord, RemoveTopicRecord, TopicRecord
 from replog.pb.v1 import metadata_pb2
-from replog.rpc.metadata_fast import FAST_ENCODERS, FRAME_VERSION, decode_fast
-from replog.rpc.metadata_records import (
-    decode_generic,
-    decode_metadata_record,
-    encode_generic,
-    encode_metadata_record,
-)
-from tests.random_examples import examples
+from replog.rpc.metadata_records import FRAME_VERSION, decode_metadata_record, encode_metadata_record
 
 PARTS = {records.SupportedFeature, records.BrokerEndpoint, records.QuotaEntityPart}
 KINDS = [cls for cls in structs_of(records) if cls not in PARTS]
@@ -33,34 +26,9 @@ def test_round_trip(record: MetadataRecord) -> None:
     assert decode_metadata_record(encode_metadata_record(record), offset=3) == record
 
 
-@settings(max_examples=examples(100), deadline=None)
-@given(record=st.one_of(*(values(cls) for cls in FAST_ENCODERS)))
-def test_the_fast_way_is_the_general_way(record: MetadataRecord) -> None:
-    value = encode_generic(record)
-    assert encode_metadata_record(record) == value
-    assert decode_fast(value) == record == decode_generic(value, offset=0)
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(
-    record=st.one_of(*(values(cls) for cls in FAST_ENCODERS)),
-    position=st.integers(1, 200),
-    byte=st.integers(0, 255),
-    cut=st.integers(0, 3),
-)
-def test_damaged_bytes_are_read_alike(record: MetadataRecord, position: int, byte: int, cut: int) -> None:
-    """Whatever the fast way accepts, the general way reads as the same record."""
-    damaged = bytearray(encode_generic(record))
-    damaged[1 + position % (len(damaged) - 1)] = byte
-    value = bytes(damaged[: len(damaged) - cut])
-    if (fast := decode_fast(value)) is not None:
-        assert fast == decode_generic(value, offset=0)
-
-
-def test_a_field_of_a_later_version_is_left_to_the_general_way() -> None:
-    value = encode_generic(TopicRecord("t", UUID(int=1)))
+def test_a_field_of_a_later_version_is_passed_over() -> None:
+    value = encode_metadata_record(TopicRecord("t", UUID(int=1)))
     later = bytes((*value[:2], value[2] + 2)) + value[3:] + b"\x18\x01"
-    assert decode_fast(later) is None
     assert decode_metadata_record(later, offset=0) == TopicRecord("t", UUID(int=1))
 
 
