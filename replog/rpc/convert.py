@@ -12,7 +12,7 @@ generates `__init__`, when the class is first sent or received.  For `TopicParti
     def read(message):
         return cls(topic=message.topic, partition=message.partition)
 
-The record-carrying messages of the hot path are mapped by hand in ``frames``.
+Bytes of records travel beside such a message (`frames`).
 
 A field of type ``T | None`` is absent on the wire when None; a tuple that may be None travels in a message with one
 repeated field `values`.  Partitions by topic id travel as a list of topics, an error as its code and its text.
@@ -223,7 +223,7 @@ def _scalar(name: str, hint: Any, names: dict[str, Any]) -> tuple[Callable[[str]
         names[f"{name}_of"] = hint
         return "str({})".format, f"{name}_of({{}})".format
     if hint is bytes:
-        return "bytes({})".format, "{}".format  # a view is copied; the hot path is mapped in `frames`
+        return "bytes({})".format, "{}".format  # a view is copied; records travel beside the message
     if hint in {int, str, bool, float}:
         return "{}".format, "{}".format
     raise TypeError(f"no protobuf mapping for {hint!r}")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from google.protobuf.message import DecodeError
 
@@ -24,12 +23,9 @@ from replog.pb.v1 import data_pb2, quorum_pb2
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.messages import (
     Buffer,
-    DivergingEpoch,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchResult,
-    ForgottenPartition,
     Hello,
 )
 from replog.rpc.request_limits import check_partitions
@@ -37,6 +33,7 @@ from replog.rpc.request_limits import check_partitions
 _HEADER_TAG = 0x0A
 _HELLO_TAG = 0x12
 _PAYLOAD_TAG = 0x7A
+_CODES = frozenset(map(int, ErrorCode))
 
 
 # ---- fetch requests: client or follower to broker -------------------------------------------------------------------
@@ -51,29 +48,7 @@ def encode_fetch_request(message: Hello | FetchRequest) -> bytes:
         raise InvariantViolationError(
             "a fetch of committed records, or with replicas to prefer, begins in the broker itself"
         )
-    target = out.requests.add(
-        correlation_id=message.correlation_id,
-        timeout_ms=message.timeout_ms,
-        replica_id=message.replica_id,
-        broker_epoch=message.broker_epoch,
-        max_wait_ms=message.max_wait_ms,
-        min_bytes=message.min_bytes,
-        max_bytes=message.max_bytes,
-    )
-    for p in message.partitions:
-        target.partitions.add(
-            topic_id=p.topic_id.bytes,
-            partition_id=p.partition_id,
-            fetch_offset=p.fetch_offset,
-            flushed_offset=p.flushed_offset,
-            log_start_offset=p.log_start_offset,
-            leader_epoch=p.leader_epoch,
-            last_fetched_epoch=p.last_fetched_epoch,
-            max_bytes=p.max_bytes,
-        )
-    target.incremental = message.incremental
-    for f in message.forgotten:
-        target.forgotten.add(topic_id=f.topic_id.bytes, partition_id=f.partition_id)
+    to_proto(message, out.requests.add())
     return out.SerializeToString()
 
 
@@ -85,30 +60,7 @@ def decode_fetch_request(data: bytes | memoryview) -> Hello | FetchRequest:
         raise MalformedFrameError(f"a fetch frame carries {len(message.requests)} requests, expected one")
     request = message.requests[0]
     check_partitions(len(request.partitions) + len(request.forgotten))
-    return FetchRequest(
-        correlation_id=request.correlation_id,
-        timeout_ms=request.timeout_ms,
-        replica_id=request.replica_id,
-        broker_epoch=request.broker_epoch,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        partitions=tuple(
-            FetchPartition(
-                topic_id=_uuid(p.topic_id),
-                partition_id=p.partition_id,
-                fetch_offset=p.fetch_offset,
-                flushed_offset=p.flushed_offset,
-                log_start_offset=p.log_start_offset,
-                leader_epoch=p.leader_epoch,
-                last_fetched_epoch=p.last_fetched_epoch,
-                max_bytes=p.max_bytes,
-            )
-            for p in request.partitions
-        ),
-        incremental=request.incremental,
-        forgotten=tuple(ForgottenPartition(_uuid(f.topic_id), f.partition_id) for f in request.forgotten),
-    )
+    return from_proto(FetchRequest, request)
 
 
 def encode_fetch_response(message: Hello | FetchResponse) -> bytes:
@@ -121,22 +73,7 @@ def fetch_response_pieces(message: Hello | FetchResponse) -> tuple[Buffer, ...]:
         return (_encode_hello(message),)
     header = data_pb2.FetchResponse(correlation_id=message.correlation_id)
     for r, batches in zip(message.results, message.batches, strict=True):
-        target = header.results.add(
-            topic_id=r.topic_id.bytes,
-            partition_id=r.partition_id,
-            error=r.error,
-            message=r.message,
-            high_watermark=r.high_watermark,
-            log_start_offset=r.log_start_offset,
-            log_end_offset=r.log_end_offset,
-            size_bytes=len(batches),
-            leader_id=r.leader_id,
-            leader_epoch=r.leader_epoch,
-            fetch_offset=r.fetch_offset,
-        )
-        if r.diverging is not None:
-            target.diverging.epoch = r.diverging.epoch
-            target.diverging.end_offset = r.diverging.end_offset
+        to_proto(r, header.results.add(size_bytes=len(batches)))
     return _pieces(header.SerializeToString(), message.batches)
 
 
@@ -145,26 +82,12 @@ def decode_fetch_response(data: bytes | memoryview) -> Hello | FetchResponse:
     if kind == _HELLO_TAG:
         return _decode_hello(head)
     header = _parse(data_pb2.FetchResponse(), head)
+    for r in header.results:
+        if r.error not in _CODES:  # of a later version
+            r.error = ErrorCode.UNKNOWN_SERVER_ERROR
     return FetchResponse(
         correlation_id=header.correlation_id,
-        results=tuple(
-            FetchResult(
-                topic_id=_uuid(r.topic_id),
-                partition_id=r.partition_id,
-                error=_error_code(r.error),
-                fetch_offset=r.fetch_offset,
-                high_watermark=r.high_watermark,
-                log_start_offset=r.log_start_offset,
-                log_end_offset=r.log_end_offset,
-                diverging=DivergingEpoch(r.diverging.epoch, r.diverging.end_offset)
-                if r.HasField("diverging")
-                else None,
-                leader_id=r.leader_id,
-                leader_epoch=r.leader_epoch,
-                message=r.message,
-            )
-            for r in header.results
-        ),
+        results=tuple([from_proto(FetchResult, r) for r in header.results]),
         batches=_cut(payload, [r.size_bytes for r in header.results]),
     )
 
@@ -233,19 +156,6 @@ def _parse(message: Any, data: bytes | memoryview) -> Any:
     except DecodeError as error:
         raise MalformedFrameError(f"not a {type(message).__name__}: {error}") from error
     return message
-
-
-def _uuid(value: bytes) -> UUID:
-    if len(value) != 16:
-        raise MalformedFrameError(f"an id of {len(value)} bytes, expected 16")
-    return UUID(bytes=value)
-
-
-def _error_code(value: int) -> ErrorCode:
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _encode_hello(hello: Hello) -> bytes:
