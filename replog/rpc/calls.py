@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 from google.protobuf.message import DecodeError, Message
@@ -14,45 +15,26 @@ from replog.controller.requests import ClientChange, ControllerRequest, Controll
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, UnsupportedVersionError
 from replog.errors.from_code import error_code_of, error_from_number
 from replog.pb.v1 import controller_pb2, data_pb2
-from replog.rpc.convert import from_proto, to_proto, unsendable
-from replog.rpc.node_requests import NODE_KINDS, NodeRequest, NodeResponse, VoterChange
+from replog.rpc import node_messages, transaction_messages
+from replog.rpc.convert import from_proto, structs_of, to_proto, unsendable
+from replog.rpc.node_requests import NodeRequest, NodeResponse, VoterChange
 from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")
 
 _Kinds: TypeAlias = Mapping[str, tuple[type[Struct], type[Struct]]]
 
-_CONTROLLER_KINDS: _Kinds = {
-    "register_broker": (controller.RegisterBroker, controller.RegisterBrokerResponse),
-    "heartbeat": (controller.Heartbeat, controller.HeartbeatResponse),
-    "alter_partition": (controller.AlterPartition, controller.AlterPartitionResponse),
-    "create_internal_topic": (controller.CreateInternalTopic, controller.CreateTopicsResponse),
-    "create_topics": (controller.CreateTopics, controller.CreateTopicsResponse),
-    "delete_topics": (controller.DeleteTopics, controller.DeleteTopicsResponse),
-    "alter_configs": (controller.AlterConfigs, controller.AlterConfigsResponse),
-    "allocate_producer_ids": (controller.AllocateProducerIds, controller.AllocateProducerIdsResponse),
-    "report_replicas": (controller.ReportReplicas, controller.ReportReplicasResponse),
-    "create_partitions": (controller.CreatePartitions, controller.CreatePartitionsResponse),
-    "elect_leaders": (controller.ElectLeaders, controller.ElectLeadersResponse),
-    "alter_partition_reassignments": (
-        controller.AlterPartitionReassignments,
-        controller.AlterPartitionReassignmentsResponse,
-    ),
-    "unregister_broker": (controller.UnregisterBroker, controller.UnregisterBrokerResponse),
-    "drain_broker": (controller.DrainBroker, controller.DrainBrokerResponse),
-    "update_features": (controller.UpdateFeatures, controller.UpdateFeaturesResponse),
-    "alter_client_quotas": (controller.AlterClientQuotas, controller.AlterClientQuotasResponse),
-    "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
-    "create_acls": (controller.CreateAcls, controller.CreateAclsResponse),
-    "delete_acls": (controller.DeleteAcls, controller.DeleteAclsResponse),
-    "alter_user_scram_credentials": (
-        controller.AlterUserScramCredentials,
-        controller.AlterUserScramCredentialsResponse,
-    ),
-    "create_delegation_token": (controller.CreateDelegationToken, controller.CreateDelegationTokenResponse),
-    "renew_delegation_token": (controller.RenewDelegationToken, controller.RenewDelegationTokenResponse),
-    "expire_delegation_token": (controller.ExpireDelegationToken, controller.ExpireDelegationTokenResponse),
-}
+
+def _kinds(request: type[Message], response: type[Message], *modules: ModuleType) -> _Kinds:
+    answers = structs_of(response, *modules)
+    return {name: (cls, answers[name]) for name, cls in structs_of(request, *modules).items()}
+
+
+NODE_KINDS = _kinds(data_pb2.NodeRequest, data_pb2.NodeResponse, node_messages, transaction_messages)
+"""What nodes ask one another, with the answer, by the name that both have on the wire."""
+
+CONTROLLER_KINDS = _kinds(controller_pb2.ControllerRequest, controller_pb2.ControllerResponse, controller)
+"""What the controller is asked, likewise."""
 
 
 _OF_CLIENTS: Final = frozenset[type]((*get_args(ClientChange), *get_args(VoterChange)))
@@ -95,24 +77,24 @@ def decode_node_response(data: bytes | memoryview) -> NodeResponse:
 
 def encode_controller_request(request: ControllerRequest, *, cluster_id: str, timeout_ms: int) -> bytes:
     return _encode_request(
-        request, controller_pb2.ControllerRequest(cluster_id=cluster_id), timeout_ms, _CONTROLLER_KINDS
+        request, controller_pb2.ControllerRequest(cluster_id=cluster_id), timeout_ms, CONTROLLER_KINDS
     )
 
 
 def decode_controller_request(data: bytes | memoryview) -> IncomingCall[ControllerRequest]:
     message = _parse(controller_pb2.ControllerRequest(), data)
-    return IncomingCall(_checked(message, _CONTROLLER_KINDS), message.cluster_id, message.timeout_ms)
+    return IncomingCall(_checked(message, CONTROLLER_KINDS), message.cluster_id, message.timeout_ms)
 
 
 def encode_controller_response(response: ControllerResponse | BaseException) -> bytes:
-    return _encode_response(response, controller_pb2.ControllerResponse(), _CONTROLLER_KINDS)
+    return _encode_response(response, controller_pb2.ControllerResponse(), CONTROLLER_KINDS)
 
 
 def decode_controller_response(data: bytes | memoryview) -> ControllerResponse:
     """Raises the error that the controller answered with, as its own class."""
     message = _parse(controller_pb2.ControllerResponse(), data)
     _raise_error(message)
-    response: ControllerResponse = _decode(message, "response", _CONTROLLER_KINDS, 1)
+    response: ControllerResponse = _decode(message, "response", CONTROLLER_KINDS, 1)
     return response
 
 

@@ -78,6 +78,18 @@ def from_proto(cls: type[T], message: Message) -> T:
     return typing.cast("T", converter.read(message))
 
 
+def structs_of(message: type[Message], *modules: types.ModuleType) -> dict[str, Any]:
+    """Returns the classes that travel in the fields of a message, by the name of the field: a class and its message have one name.
+
+    Args:
+        message: The message, of which each instance has one of the fields.
+        modules: The modules that have the classes.
+    """
+    names = {name: cls for module in modules for name, cls in vars(module).items()}
+    kinds = [(field.name, field.message_type.name) for field in message.DESCRIPTOR.fields if field.message_type]
+    return {field: names[kind] for field, kind in kinds if kind in names}
+
+
 def unsendable(where: str, value: object, error: Exception) -> InvalidRequestError:
     """Returns the error about a value that its field on the wire cannot hold.
 

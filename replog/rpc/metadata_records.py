@@ -17,35 +17,11 @@ from replog.errors import CorruptRecordError, UnsupportedVersionError
 from replog.metadata import records
 from replog.metadata.records import MetadataRecord
 from replog.pb.v1 import metadata_pb2
-from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.convert import from_proto, structs_of, to_proto
 
 FRAME_VERSION = 0x80
 
-_KINDS: dict[str, type] = {
-    "register_broker": records.RegisterBrokerRecord,
-    "unregister_broker": records.UnregisterBrokerRecord,
-    "broker_registration_change": records.BrokerRegistrationChangeRecord,
-    "topic": records.TopicRecord,
-    "remove_topic": records.RemoveTopicRecord,
-    "partition": records.PartitionRecord,
-    "partition_change": records.PartitionChangeRecord,
-    "config": records.ConfigRecord,
-    "producer_ids": records.ProducerIdsRecord,
-    "feature_level": records.FeatureLevelRecord,
-    "no_op": records.NoOpRecord,
-    "drain_broker": records.DrainBrokerRecord,
-    "register_controller": records.RegisterControllerRecord,
-    "access_control_entry": records.AccessControlEntryRecord,
-    "remove_access_control_entry": records.RemoveAccessControlEntryRecord,
-    "begin_transaction": records.BeginTransactionRecord,
-    "end_transaction": records.EndTransactionRecord,
-    "abort_transaction": records.AbortTransactionRecord,
-    "client_quota": records.ClientQuotaRecord,
-    "user_scram_credential": records.UserScramCredentialRecord,
-    "remove_user_scram_credential": records.RemoveUserScramCredentialRecord,
-    "delegation_token": records.DelegationTokenRecord,
-    "remove_delegation_token": records.RemoveDelegationTokenRecord,
-}
+_KINDS = structs_of(metadata_pb2.MetadataRecord, records)
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 
 

@@ -1,14 +1,13 @@
 """Every question that a node itself answers, and every answer.
 
 What clients ask travels in Kafka's messages, or in our own APIs (`replog.client.protocol.questions`, `replog.protocol.private`);
-what nodes ask one another has two messages and a field of each `oneof` in `proto/` (`make proto`), and a row of the table here.
+what nodes ask one another has two messages and a field of each `oneof` in `proto/` (`make proto`).
 A class of questions says in its base what answers it (`Asks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from replog.access.principal import Envelope
 from replog.rpc.messages import (
@@ -89,14 +88,3 @@ NodeResponse: TypeAlias = (
     | JoinTransactionResponse
 )
 """What a node itself answers, whoever asks."""
-
-NODE_KINDS: Final[Mapping[str, tuple[type, type]]] = {
-    "describe_node": (DescribeNodeRequest, DescribeNodeResponse),
-    "describe_quorum": (DescribeQuorumRequest, DescribeQuorumResponse),
-    "add_voter": (AddVoterRequest, AddVoterResponse),
-    "remove_voter": (RemoveVoterRequest, RemoveVoterResponse),
-    "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
-    "write_markers": (WriteMarkersRequest, WriteMarkersResponse),
-    "join_transaction": (JoinTransactionRequest, JoinTransactionResponse),
-}
-"""What nodes ask one another, with the answer, by the name that both have on the wire."""

@@ -8,42 +8,14 @@ from google.protobuf.message import DecodeError
 
 from replog.errors import MalformedFrameError
 from replog.pb.v1 import quorum_pb2
-from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.convert import from_proto, structs_of, to_proto
 from replog.rpc.messages import Hello
-from replog_quorum.messages import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    QuorumFetchRequest,
-    QuorumFetchResponse,
-    Request,
-    Response,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-    VoteRequest,
-    VoteResponse,
-)
+from replog_quorum import messages
+from replog_quorum.messages import Request, Response
 
 QuorumFrame: TypeAlias = Hello | Request | Response
 
-_KINDS: dict[str, type] = {
-    "hello": Hello,
-    "vote_request": VoteRequest,
-    "vote_response": VoteResponse,
-    "begin_request": BeginQuorumEpochRequest,
-    "begin_response": BeginQuorumEpochResponse,
-    "end_request": EndQuorumEpochRequest,
-    "end_response": EndQuorumEpochResponse,
-    "fetch_request": QuorumFetchRequest,
-    "fetch_response": QuorumFetchResponse,
-    "fetch_snapshot_request": FetchSnapshotRequest,
-    "fetch_snapshot_response": FetchSnapshotResponse,
-    "update_voter_request": UpdateVoterRequest,
-    "update_voter_response": UpdateVoterResponse,
-}
+_KINDS = {"hello": Hello, **structs_of(quorum_pb2.QuorumEnvelope, messages)}
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 
 

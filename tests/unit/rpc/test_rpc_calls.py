@@ -27,13 +27,13 @@ from replog.rpc import calls
 from replog.rpc.calls import IncomingCall
 from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest, RemoveVoterRequest
-from replog.rpc.node_requests import NODE_KINDS, VoterChange
+from replog.rpc.node_requests import VoterChange
 from replog.rpc.serving import answer_controller_call, answer_node_call
 from replog.rpc.transport import RequestContext
 from tests.envelopes import in_envelope
 
-CLIENT = list(NODE_KINDS.values())
-CONTROLLER = list(calls._CONTROLLER_KINDS.values())
+CLIENT = list(calls.NODE_KINDS.values())
+CONTROLLER = list(calls.CONTROLLER_KINDS.values())
 
 
 def one_of(kinds: list[tuple[type, type]], side: int) -> st.SearchStrategy[Any]:
@@ -80,7 +80,7 @@ def test_a_change_of_a_client_arrives_with_its_client_or_not_at_all(change: Any)
     """Whoever handled it would not know whose right to ask for; an older broker names nobody."""
     is_vote = change in get_args(VoterChange)
     message: Any = data_pb2.NodeRequest() if is_vote else controller_pb2.ControllerRequest()
-    kinds = NODE_KINDS if is_vote else calls._CONTROLLER_KINDS
+    kinds = calls.NODE_KINDS if is_vote else calls.CONTROLLER_KINDS
     (name,) = [name for name, (request, _) in kinds.items() if request is change]
     getattr(message, name).SetInParent()
     if change is AddVoterRequest:
@@ -169,10 +169,10 @@ def test_a_message_of_another_call_is_a_bug_of_ours() -> None:
 def test_every_kind_of_the_envelope_has_its_classes() -> None:
     """A kind in the proto file that nobody decodes would be a request without an answer."""
     for message, oneof, kinds in (
-        (data_pb2.NodeRequest, "request", NODE_KINDS),
-        (data_pb2.NodeResponse, "response", NODE_KINDS),
-        (controller_pb2.ControllerRequest, "request", calls._CONTROLLER_KINDS),
-        (controller_pb2.ControllerResponse, "response", calls._CONTROLLER_KINDS),
+        (data_pb2.NodeRequest, "request", calls.NODE_KINDS),
+        (data_pb2.NodeResponse, "response", calls.NODE_KINDS),
+        (controller_pb2.ControllerRequest, "request", calls.CONTROLLER_KINDS),
+        (controller_pb2.ControllerResponse, "response", calls.CONTROLLER_KINDS),
     ):
         names = {field.name for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields} - {"error"}
         assert names == set(kinds)
