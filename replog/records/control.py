@@ -2,7 +2,7 @@
 
 **Shapes**, big-endian. The key of a control record is `version int16 = 0 | type int16`. The value of a transaction
 marker is `version int16 = 0 | coordinator epoch int32`. The value of a leader change is a flexible message, version 0:
-lengths are unsigned varints of n + 1, and each struct ends in a count of tagged fields, always 0 here::
+lengths are unsigned varints of n + 1, and each struct ends in a count of tagged fields, always 0 here (`replog.wire.primitives`)::
 
     version int16 | leader id int32 | n + 1 | { voter id int32 | 0 }* | m + 1 | { granting voter id int32 | 0 }* | 0
 
@@ -17,87 +17,10 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from replog.errors import InvalidRecordError
+from replog.errors import InvalidRecordError, MalformedFrameError
 from replog.records.batch import encode_batch
 from replog.records.model import Record
-
-_SHIFT_MAX = 28  # five bytes hold 32 bits
-
-
-def unsigned_varint(number: int) -> bytes:
-    """Returns `number` in groups of seven bits, the lowest first.
-
-    Lengths of arrays and strings are unsigned varints of n + 1 (0 = null); every struct ends in a count of tagged fields,
-    which is 0 in everything written here.
-    """
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def compact_string(text: str) -> bytes:
-    """Returns a text as length + 1 and UTF-8."""
-    data = text.encode()
-    return unsigned_varint(len(data) + 1) + data
-
-
-class FlexibleReader:
-    """Reads one value from its start to its end.
-
-    Every method raises `IndexError` where the value ends before, or a length cannot be right.
-    """
-
-    __slots__ = ("_data", "_position")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def fields(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Reads fixed-size fields."""
-        return layout.unpack(self.take(layout.size))
-
-    def take(self, size: int) -> bytes:
-        """Reads the next `size` bytes."""
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise IndexError(f"{size} bytes at {self._position} of {len(self._data)}")
-        taken = self._data[self._position : end]
-        self._position = end
-        return taken
-
-    def varint(self) -> int:
-        """Reads an unsigned varint of at most 32 bits."""
-        number = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-            if shift >= _SHIFT_MAX:
-                raise IndexError("a varint of more than five bytes")
-            shift += 7
-
-    def count(self, element_bytes_min: int) -> int:
-        """Reads the length of an array whose elements take at least `element_bytes_min` bytes each; null is empty."""
-        count = max(0, self.varint() - 1)
-        if count * element_bytes_min > len(self._data) - self._position:
-            raise IndexError(f"{count} elements in {len(self._data) - self._position} bytes")
-        return count
-
-    def string(self) -> str:
-        """Reads a compact string."""
-        return self.take(self.varint() - 1).decode()
-
-    def skip_tags(self) -> None:
-        """Skips the tagged fields at the end of a struct, whatever they are."""
-        for _ in range(self.varint()):
-            self.varint()
-            self.take(self.varint())
-
+from replog.wire.primitives import Reader, Writer
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
@@ -165,9 +88,15 @@ def encode_leader_change(
     granting_voters: Sequence[int],
 ) -> bytes:
     """Returns the control batch a new leader of the metadata quorum appends before anything else."""
-    value = _LEADER.pack(0, leader_id) + _encode_voters(voters) + _encode_voters(granting_voters) + b"\0"
+    value = Writer()
+    value.fixed(_LEADER, 0, leader_id)
+    for ids in (voters, granting_voters):
+        value.count(ids, flexible=True)
+        for voter_id in ids:
+            value.fixed(_VOTER, voter_id, 0)
+    value.tagged()
     return encode_batch(
-        [(timestamp_ms, control_record_key(ControlRecordType.LEADER_CHANGE), value, ())],
+        [(timestamp_ms, control_record_key(ControlRecordType.LEADER_CHANGE), value.joined(), ())],
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         is_control=True,
@@ -218,20 +147,18 @@ def decode_leader_change(record: Record) -> LeaderChange:
     Raises:
         InvalidRecordError: The value is missing, cut short, or of a version other than 0.
     """
-    reader = FlexibleReader(record.value or b"")
+    reader = Reader(memoryview(record.value or b""))
     try:
-        version, leader_id = reader.fields(_LEADER)
+        version, leader_id = reader.fixed(_LEADER)
         voters, granting_voters = _read_voters(reader), _read_voters(reader)
-    except IndexError:
+    except MalformedFrameError:
         raise InvalidRecordError(f"the leader change at offset {record.offset} is cut short") from None
     if version != 0:
         raise InvalidRecordError(f"the leader change at offset {record.offset} has version {version}, 0 is known")
     return LeaderChange(leader_id, voters, granting_voters)
 
 
-def _encode_voters(voters: Sequence[int]) -> bytes:
-    return unsigned_varint(len(voters) + 1) + b"".join(_VOTER.pack(voter_id, 0) for voter_id in voters)
-
-
-def _read_voters(reader: FlexibleReader) -> tuple[int, ...]:
-    return tuple(reader.fields(_VOTER)[0] for _ in range(reader.count(_VOTER.size)))
+def _read_voters(reader: Reader) -> tuple[int, ...]:
+    return tuple(
+        reader.fixed(_VOTER)[0] for _ in range(reader.nullable_count(flexible=True, least_bytes=_VOTER.size) or 0)
+    )

@@ -1,6 +1,6 @@
 """Control records of the metadata quorum: who votes, and how a snapshot begins and ends (KIP-630, KIP-853).
 
-**Shapes**, big-endian, flexible encoding (`replog.records.control`), each value version 0::
+**Shapes**, big-endian, flexible encoding (`replog.wire.primitives`), each value version 0::
 
     snapshot header   version int16 | timestamp of the last contained record int64, ms | 0
     snapshot footer   version int16 | 0
@@ -21,16 +21,11 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from replog.errors import InvalidRecordError
+from replog.errors import InvalidRecordError, MalformedFrameError
 from replog.records.batch import encode_batch
-from replog.records.control import (
-    ControlRecordType,
-    FlexibleReader,
-    compact_string,
-    control_record_key,
-    unsigned_varint,
-)
+from replog.records.control import ControlRecordType, control_record_key
 from replog.records.model import Record
+from replog.wire.primitives import Reader, Writer
 
 _VERSION = struct.Struct(">h")
 _HEADER = struct.Struct(">hq")
@@ -38,7 +33,6 @@ _KRAFT_VERSION = struct.Struct(">hh")
 _VOTER_ID = struct.Struct(">i")
 _PORT = struct.Struct(">H")
 _RANGE = struct.Struct(">hh")
-_DIRECTORY_BYTES = 16
 _VOTER_BYTES_MIN = 27
 _ENDPOINT_BYTES_MIN = 5
 
@@ -138,11 +132,12 @@ def decode_voters(record: Record) -> tuple[QuorumVoter, ...]:
     Raises:
         InvalidRecordError: The value is missing, cut short, or of a version other than 0.
     """
-    reader = FlexibleReader(record.value or b"")
+    reader = Reader(memoryview(record.value or b""))
     try:
-        (version,) = reader.fields(_VERSION)
-        voters = tuple(_read_voter(reader) for _ in range(reader.count(_VOTER_BYTES_MIN))) if version == 0 else ()
-    except (IndexError, ValueError):
+        (version,) = reader.fixed(_VERSION)
+        count = reader.nullable_count(flexible=True, least_bytes=_VOTER_BYTES_MIN) or 0 if version == 0 else 0
+        voters = tuple([_read_voter(reader) for _ in range(count)])
+    except MalformedFrameError:
         raise InvalidRecordError(f"the voters record at offset {record.offset} is cut short or damaged") from None
     _check_version(record, version, "voters record")
     return voters
@@ -164,37 +159,44 @@ def _kraft_version_value() -> bytes:
 
 
 def _voters_value(voters: Sequence[QuorumVoter]) -> bytes:
-    return _VERSION.pack(0) + unsigned_varint(len(voters) + 1) + b"".join(map(_voter_bytes, voters)) + b"\0"
+    value = Writer()
+    value.fixed(_VERSION, 0)
+    value.count(voters, flexible=True)
+    for voter in voters:
+        value.fixed(_VOTER_ID, voter.voter_id)
+        value.uuid(voter.directory_id)
+        value.count(voter.endpoints, flexible=True)
+        for endpoint in voter.endpoints:
+            value.text(endpoint.name, flexible=True)
+            value.text(endpoint.host, flexible=True)
+            value.fixed(_PORT, endpoint.port)
+            value.tagged()
+        value.fixed(_RANGE, voter.min_version, voter.max_version)
+        value.tagged()
+        value.tagged()
+    value.tagged()
+    return value.joined()
 
 
-def _voter_bytes(voter: QuorumVoter) -> bytes:
-    endpoints = b"".join(
-        compact_string(e.name) + compact_string(e.host) + _PORT.pack(e.port) + b"\0" for e in voter.endpoints
+def _read_voter(reader: Reader) -> QuorumVoter:
+    (voter_id,) = reader.fixed(_VOTER_ID)
+    directory_id = reader.uuid()
+    endpoints = tuple(
+        [
+            _read_endpoint(reader)
+            for _ in range(reader.nullable_count(flexible=True, least_bytes=_ENDPOINT_BYTES_MIN) or 0)
+        ]
     )
-    return (
-        _VOTER_ID.pack(voter.voter_id)
-        + voter.directory_id.bytes
-        + unsigned_varint(len(voter.endpoints) + 1)
-        + endpoints
-        + _RANGE.pack(voter.min_version, voter.max_version)
-        + b"\0\0"
-    )
-
-
-def _read_voter(reader: FlexibleReader) -> QuorumVoter:
-    (voter_id,) = reader.fields(_VOTER_ID)
-    directory_id = UUID(bytes=reader.take(_DIRECTORY_BYTES))
-    endpoints = tuple(_read_endpoint(reader) for _ in range(reader.count(_ENDPOINT_BYTES_MIN)))
-    min_version, max_version = reader.fields(_RANGE)
-    reader.skip_tags()
-    reader.skip_tags()
+    min_version, max_version = reader.fixed(_RANGE)
+    reader.tagged()
+    reader.tagged()
     return QuorumVoter(voter_id, directory_id, endpoints, min_version, max_version)
 
 
-def _read_endpoint(reader: FlexibleReader) -> VoterEndpoint:
-    name, host = reader.string(), reader.string()
-    (port,) = reader.fields(_PORT)
-    reader.skip_tags()
+def _read_endpoint(reader: Reader) -> VoterEndpoint:
+    name, host = reader.text(flexible=True), reader.text(flexible=True)
+    (port,) = reader.fixed(_PORT)
+    reader.tagged()
     return VoterEndpoint(name, host, port)
 
 
