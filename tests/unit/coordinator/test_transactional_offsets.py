@@ -16,7 +16,6 @@ from replog.coordinator.config import OffsetsConfig
 from replog.coordinator.consumers.requests import DeleteGroup
 from replog.coordinator.describing.requests import ListGroups
 from replog.coordinator.group_machine import GroupsConfig
-from replog.coordinator.offsets.permits import PERMITS_MAX, Permits
 from replog.coordinator.offsets.requests import (
     CommitOffsets,
     DeleteOffsets,
@@ -28,6 +27,7 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.coordinator.offsets.state import GroupPartitions
+from replog.coordinator.offsets.transactional import PERMITS_MAX, Permits
 from replog.coordinator.offsets.transactions import (
     CommitPermit,
     CommitTransactionalOffsets,
