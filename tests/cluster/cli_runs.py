@@ -49,7 +49,7 @@ class Done(NamedTuple):
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "replog.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "replog", *map(str, arguments)]
 
 
 def replog(*arguments: object, stdin: str = "", env: dict[str, str] | None = None) -> Done:

@@ -37,7 +37,7 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
 
 
 async def outcome(directory: Path, *arguments: str) -> tuple[int | None, str]:
-    return await ended(await python("-m", "replog.cli", "cluster", *arguments, "--dir", str(directory)))
+    return await ended(await python("-m", "replog", "cluster", *arguments, "--dir", str(directory)))
 
 
 async def replog(directory: Path, *arguments: str) -> None:
@@ -96,7 +96,7 @@ async def test_a_node_that_two_commands_restart_runs_once(directory: Path) -> No
 
 async def test_a_foreground_command_ends_the_node_that_another_one_has_restarted(directory: Path) -> None:
     arguments = ["start", "--foreground", "--nodes", "1", "--port", "0", "--dir", str(directory), *SETTINGS]
-    foreground = await python("-m", "replog.cli", "cluster", *arguments)
+    foreground = await python("-m", "replog", "cluster", *arguments)
     assert foreground.stdout is not None
     while b"Ctrl-C" not in (line := await foreground.stdout.readline()):
         assert line, "it ended early"

@@ -105,7 +105,7 @@ class Reader:
 
     def _started(self, line: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["bash", "-c", COMMAND.sub(f"{shlex.quote(sys.executable)} -m replog.cli ", line)],
+            ["bash", "-c", COMMAND.sub(f"{shlex.quote(sys.executable)} -m replog ", line)],
             cwd=self.home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -81,7 +81,7 @@ def test_a_name_that_is_no_text_is_shown_escaped(tmp_path: Path, command: str) -
     name = Path(ODD_NAMES[-1])
     filled(tmp_path / name)
     done = subprocess.run(
-        [sys.executable, "-m", "replog.cli", *COMMANDS[command](name)],
+        [sys.executable, "-m", "replog", *COMMANDS[command](name)],
         cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ROOTS},
         capture_output=True, check=False,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-REPLOG = [sys.executable, "-m", "replog.cli"]
+REPLOG = [sys.executable, "-m", "replog"]
 
 
 class Ended(NamedTuple):
