@@ -20,9 +20,8 @@ from replog.rpc import frames
 from replog.rpc.messages import Hello
 from replog.rpc.node_tls import NodeTls
 from replog.rpc.serving import BUG, serve_controller_calls, serve_node_calls
-from replog.rpc.tcp.codecs import CALLS, QUORUM
 from replog.rpc.tcp.stream import TcpStream
-from replog.rpc.tcp.wire import STREAM_VERSION, Codec, StreamKind, parse_opening
+from replog.rpc.tcp.wire import CALLS, QUORUM, STREAM_VERSION, Codec, StreamKind, parse_opening
 from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.transfer_room import TransferRoom

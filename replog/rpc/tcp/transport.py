@@ -17,9 +17,8 @@ from replog.rpc.calling import CallingConnection
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
 from replog.rpc.node_tls import NodeTls
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.tcp.codecs import CALLS, QUORUM
 from replog.rpc.tcp.stream import TcpStream
-from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, whole
+from replog.rpc.tcp.wire import CALLS, MAX_MESSAGE_BYTES, QUORUM, Codec, StreamKind, whole
 from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
 from replog.tcp.dialing import Connect, cause_of, create_connection
 from replog.tcp.frames import SpareBuffers

@@ -23,6 +23,8 @@ from msgspec import Struct
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
 from replog.errors.from_code import error_code_of, error_from_code
+from replog.rpc import quorum_codec
+from replog.rpc.call_stream import decode_items, encode_items
 from replog.rpc.messages import Buffer
 
 STREAM_KEY: Final = 0x7270
@@ -75,6 +77,11 @@ class Codec(Struct, frozen=True):
 def whole(encode: Callable[[Any], bytes]) -> Callable[[Any], Sequence[Buffer]]:
     """Makes of an encoder that returns one piece an encoder of a `Codec`."""
     return lambda message: (encode(message),)
+
+
+QUORUM: Final = Codec(whole(quorum_codec.encode_quorum_message), quorum_codec.decode_quorum_message)
+CALLS: Final = Codec(whole(encode_items), decode_items)
+"""Of messages that both ends send alike; the other codecs stand beside the end that has them."""
 
 
 def opening(kind: StreamKind, first: Sequence[Buffer]) -> bytes:
