@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from replog.wire.api import Api
+from msgspec import Struct
+
+
+class Api(Struct, frozen=True):
+    """What there is to know of an API before one of its messages is read; `flexible_from`: the first version with tagged fields."""
+
+    name: str
+    key: int
+    versions: range
+    flexible_from: int
+
 
 APIS: Final[Mapping[str, Api]] = {
     "produce": Api("Produce", 0, range(3, 14), 9),
