@@ -17,7 +17,7 @@ from replog.client.admin.group_descriptions import PartitionLag
 from replog.client.admin.group_health import GroupWatch
 from replog.client.admin.health import ClusterHealth, cluster_health
 from replog.client.types import OffsetAndTimestamp
-from replog.console.history import SAMPLE_S, History
+from replog.console.history import SAMPLE_S, SampleHistory
 from replog.console.kept import KeptAnswer
 from replog.console.settings import ConsoleSettings
 from replog.coordinator.describing.requests import ListedGroup
@@ -99,8 +99,8 @@ class Context:
         self.health = KeptAnswer(self._health, HEALTH_KEPT_S)
         self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
         self.all_lags = KeptAnswer(self._all_lags, LAGS_KEPT_S)
-        self.lag_history = History()
-        self.end_history = History()
+        self.lag_history = SampleHistory()
+        self.end_history = SampleHistory()
         self._noting: asyncio.Task[None] | None = None
         self.readers = asyncio.Semaphore(READERS_MAX)
         self.metadata_reader = asyncio.Lock()

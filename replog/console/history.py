@@ -13,7 +13,7 @@ SAMPLES_MAX: Final = 240
 """Of one name: an hour."""
 
 
-class History:
+class SampleHistory:
     """The newest samples of what is there: of as many names as one look tells."""
 
     def __init__(self) -> None:

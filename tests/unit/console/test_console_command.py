@@ -16,7 +16,7 @@ from replog.cli.views.group_reset import Target, Where
 from replog.config.server import ServerConfig
 from replog.console.asking import offsets_of_text
 from replog.console.groups import target_of
-from replog.console.history import SAMPLES_MAX, History
+from replog.console.history import SAMPLES_MAX, SampleHistory
 from replog.console.kept import KeptAnswer
 from replog.console.overview import snapshots_in
 from replog.console.shown_records import ShownData, data
@@ -83,7 +83,7 @@ def test_offsets_that_are_none_are_refused(wrong: str) -> None:
 
 
 def test_numbers_of_the_last_hour_are_kept_of_what_is_there() -> None:
-    history = History()
+    history = SampleHistory()
     for number in range(SAMPLES_MAX + 10):
         history.add(number, {"g": 2 * number, "gone": 1} if number < SAMPLES_MAX else {"g": 2 * number})
     assert (history.of("gone"), history.of("unknown")) == ([], [])
