@@ -61,6 +61,7 @@ class GroupAblation:
         shape: what of the groups makes the bad case likely; the rest is drawn.
         swarm: rates of faults that do.
         unfound_because: why a search found nothing; empty: it is found.
+        shown_by: the test that misses it then, as pytest names it.
         simulation: the one that is run.
     """
 
@@ -70,6 +71,7 @@ class GroupAblation:
     shape: Mapping[str, Any] = field(default_factory=dict)
     swarm: Mapping[str, Any] = field(default_factory=dict)
     unfound_because: str = ""
+    shown_by: str = ""
     simulation: type[GroupSimulation] = GroupSimulation
 
 
@@ -274,6 +276,7 @@ ABLATIONS = (
         CONSUMERS | BUSY,
         {"cut": 0.6, "cut_metadata": 0.3, "usurp": 0.2, "cut_pair": 0.3},
         unfound_because="what is left over are members whose sessions end; `tests/unit/coordinator/test_shard.py` finds it",
+        shown_by="tests/unit/coordinator/test_shard.py::test_a_lost_leadership_fails_what_waits_and_forgets_everything",
     ),
     GroupAblation(
         "what is gone stays gone when a coordinator reads its log",
@@ -296,6 +299,7 @@ ABLATIONS = (
         CONSUMERS | BUSY,
         {"crash": 0.2, "elect": 0.6, "cut": 0.6, "cut_metadata": 0.3},
         unfound_because="it takes a change that waits while the same broker is elected again; `tests/unit/broker/test_broker_shards.py` finds it",
+        shown_by="tests/unit/broker/test_broker_shards.py::test_what_waits_for_a_batch_is_not_appended_in_the_next_epoch",
     ),
     GroupAblation(
         "every coordinator begins sessions anew",

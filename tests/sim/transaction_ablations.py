@@ -232,6 +232,7 @@ ABLATIONS = (
         ZOMBIES | OLD,
         LATE,
         unfound_because="our producers add partitions before they send; a late batch must come behind its marker; shown by `test_broker_transaction_joins.py`",
+        shown_by="tests/unit/broker/test_broker_transaction_joins.py::test_the_coordinator_is_asked_once_for_a_transaction",
     ),
     TransactionAblation(
         "what the coordinator says to that",
@@ -247,6 +248,7 @@ ABLATIONS = (
         ZOMBIES | SLOW,
         LATE | {"slow_thread": 0.2},
         unfound_because="a marker must come between the coordinator's answer and the append; shown by `test_log_transaction_rules.py`",
+        shown_by="tests/unit/log/test_log_transaction_rules.py::test_a_marker_takes_the_guard_of_its_transaction_but_not_that_of_the_next",
     ),
     TransactionAblation(
         "a log refuses producer epochs that are over",
@@ -268,6 +270,7 @@ ABLATIONS = (
         ZOMBIES | OLD,
         MOVED | LATE,
         unfound_because="its marker must be under way while the next one writes it and the next transaction begins; shown by `test_log_transaction_rules.py`",
+        shown_by="tests/unit/log/test_log_transaction_rules.py::test_a_marker_of_an_earlier_epoch_or_coordinator_is_refused",
     ),
     TransactionAblation(
         "a log refuses markers of earlier transactions",
@@ -297,6 +300,7 @@ ABLATIONS = (
         ((OffsetManager, "fetch", tells_all),),
         CHAINS,
         unfound_because="who had the partitions must have ended a transaction whose marker is not there yet; shown by `test_transactional_offsets.py`",
+        shown_by="tests/unit/coordinator/test_transactional_offsets.py::test_an_offset_of_a_transaction_counts_from_its_end",
     ),
     TransactionAblation(
         "offsets join a transaction before they are kept",
@@ -318,6 +322,7 @@ ABLATIONS = (
         OLD | {"cancels": 0.3, "writers": 3},
         LATE | BROKEN,
         unfound_because="what was given up must arrive in the next transaction; shown by `test_client_transaction_book.py`",
+        shown_by="tests/unit/client/producer/test_client_transaction_book.py::test_an_epoch_of_which_something_was_given_up_is_not_used_again",
     ),
 )
 
