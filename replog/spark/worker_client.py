@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from replog.client.cluster.view import ClusterView
 from replog.client.ranges import range_client
@@ -23,6 +23,9 @@ from replog.spark.options.brokers import Brokers
 from replog.spark.python_worker import tune_worker
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from replog.spark.words import WORDS
+
+if TYPE_CHECKING:
+    from replog.client.producer.producer import Producer
 
 T = TypeVar("T")
 
@@ -86,6 +89,7 @@ class _Process:
         self.thread = LoopThread.acquire(self)  # kept for good: the next task needs it
         self.clients: dict[Brokers, RangeClient] = {}
         self.views: dict[Brokers, ClusterView] = {}
+        self.producer: tuple[object, Producer] | None = None
 
 
 _process: _Process | None = None
@@ -151,6 +155,33 @@ async def kept_view(brokers: Brokers) -> AsyncIterator[ClusterView]:
         await view.close()
 
 
+async def lent_producer(terms: object, make: Callable[[], Producer]) -> Producer:
+    """Lends this process's transactional producer, or a new one where it has none on these terms; in the loop's thread.
+
+    Whoever has it hands it back to `keep_producer` if all went well, and closes it otherwise: what a process remembers of a cluster
+    may be of an earlier one.
+
+    Args:
+        terms: What the producer is for, and how it is set up.
+        make: The function that makes one.
+    """
+    process = _this_process()
+    kept, process.producer = process.producer, None
+    if kept is not None and kept[0] == terms:
+        return kept[1]
+    if kept is not None:
+        await kept[1].close(timeout_ms=0)
+    return make()
+
+
+async def keep_producer(terms: object, producer: Producer) -> None:
+    """Keeps a producer that `lent_producer` has lent for the next task, instead of the one that is there; in the loop's thread."""
+    process = _this_process()
+    former, process.producer = process.producer, (terms, producer)
+    if former is not None:
+        await former[1].close(timeout_ms=0)
+
+
 def close_clients() -> None:
     """Closes all that was opened in this process; for tests and tools that clean up after themselves."""
     global _process  # noqa: PLW0603 -- see above
@@ -161,5 +192,7 @@ def close_clients() -> None:
             client.close()
         for view in _process.views.values():
             _process.thread.run(view.close)
+        if _process.producer is not None:
+            _process.thread.run(_process.producer[1].close)
         LoopThread.release(_process)
         _process = None

@@ -17,7 +17,7 @@ from replog.cli.errors import WRONG_USAGE  # noqa: E402 -- after the checks for 
 from replog.client import SyncProducer  # noqa: E402
 from replog.errors import ProducerFencedError, ReplogError, RequestTimedOutError  # noqa: E402
 from replog.spark.options.brokers import Brokers  # noqa: E402
-from replog.spark.options.writing import WriteOptions, parse_write_options  # noqa: E402
+from replog.spark.options.writing import OnceOptions, WriteOptions, parse_write_options  # noqa: E402
 from replog.spark.sink.once import ledger, others  # noqa: E402
 from replog.spark.sink.once import task as once_task  # noqa: E402
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, partition_of  # noqa: E402
@@ -48,7 +48,7 @@ class DiedError(BaseException):
 
 @pytest.fixture
 def topic(spark_cluster: SparkCluster) -> Iterator[str]:
-    require_ledger(Brokers(spark_cluster.bootstrap_servers))
+    require_ledger(Brokers(spark_cluster.bootstrap_servers), OnceOptions(None, None, None, 60_000))
     yield spark_cluster.topic(partitions=2)
     close_clients()
 
@@ -67,8 +67,7 @@ class Writer:
         """Notes where the decisions end, as planning does."""
         once = self.options.once
         assert once is not None
-        ends = require_ledger(self.options.brokers)
-        self.options = replace(self.options, once=replace(once, planned_ends=ends))
+        self.options = replace(self.options, once=require_ledger(self.options.brokers, once))
 
     def prepare(self, number: int, run: str, values: list[bytes]) -> Prepared:
         """Lets a task write that is in time."""

@@ -16,6 +16,7 @@ import pytest
 from replog.client import SyncConsumer
 from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 from replog.spark.options.brokers import Brokers
+from replog.spark.options.writing import OnceOptions
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC
 from replog.spark.sink.once.ledger import require_ledger
 from replog.spark.worker_client import close_clients
@@ -46,7 +47,7 @@ def test_each_row_is_there_once_though_the_driver_is_killed(
     source, target = spark_cluster.topic(partitions=2), spark_cluster.topic(partitions=2)
     for partition in (0, 1):
         spark_cluster.send_values(source, [b"%d-%d" % (partition, n) for n in range(ROWS)], partition)
-    require_ledger(Brokers(spark_cluster.bootstrap_servers))
+    require_ledger(Brokers(spark_cluster.bootstrap_servers), OnceOptions(None, None, None, 60_000))
     close_clients()
     folder = tmp_path / "checkpoint"
     command = [sys.executable, "-c", DRIVER % BATCH, spark_cluster.bootstrap_servers, source, target, str(folder)]

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
+from msgspec.structs import replace
+
 from replog.client.arguments import (
     headers_bytes_bound,
     require_columns,
@@ -338,13 +340,33 @@ class Producer(Generic[K, V]):
             InvalidRequestError: The producer has no `transactional_id`.
             BrokerClosedError: The producer was closed.
         """
+        return self._with_transactions().new_transaction()
+
+    async def take_over(self, transactional_id: str) -> None:
+        """Goes on with another transactional id, over the connections that it has, and takes that over as `start` does.
+
+        Args:
+            transactional_id: The name, which no other producer that runs has.
+
+        Raises:
+            ConfigError: It is empty.
+            InvalidRequestError: A transaction is open, or the producer has had no `transactional_id`.
+            ReplogError: As `start`.
+        """
+        require_text("transactional_id", transactional_id)
+        transactions = self._with_transactions()
+        self.config = replace(self.config, transactional_id=transactional_id)
+        await self._view.ready(self.config.connect_timeout_ms)
+        await transactions.rename(transactional_id)
+
+    def _with_transactions(self) -> TransactionDriver:
         self._raise_if_closed()
         if self._transactions is None:
             raise InvalidRequestError(
                 'this producer has no transactional_id: give it one, such as Producer(..., transactional_id="payments-1"), that no '
                 "other producer that runs has"
             )
-        return self._transactions.new_transaction()
+        return self._transactions
 
     def _bar(self) -> None:
         """Refuses records, until `_admit`: there is no transaction that they would belong to."""

@@ -186,6 +186,23 @@ class TransactionDriver:
                 raise
             book.take_over(identity, version)
 
+    async def rename(self, transactional_id: str) -> None:
+        """Goes on with another transactional id, and takes that over.
+
+        Raises:
+            InvalidRequestError: A transaction is open.
+            ReplogError: As `take_over`.
+        """
+        if self._end is not None:
+            await asyncio.wait([self._end])
+        if self._open is not None:
+            raise InvalidRequestError(
+                "a transaction is open: leave its block before you take over another transactional_id"
+            )
+        self._calls.rename(transactional_id)
+        self._book.rename(transactional_id)
+        await self.take_over()
+
     # ---- end -------------------------------------------------------------------------------------------------------
 
     async def commit(self, transaction: Transaction) -> None:
@@ -222,9 +239,7 @@ class TransactionDriver:
         await self._calls.prepare(identity)
         self._open = None
         self._let_go(None)
-        return PreparedTransaction(
-            self._partitions.transaction.transactional_id, identity.producer_id, identity.producer_epoch
-        )
+        return PreparedTransaction(self._book.name, identity.producer_id, identity.producer_epoch)
 
     async def _complete(self) -> None:
         """Waits until what has joined the transaction is acknowledged, or something of it has failed."""

@@ -51,12 +51,16 @@ class TransactionCalls:
 
     def __init__(self, view: ClusterView, transactional_id: str, limit_ms: int, transaction_timeout_ms: int) -> None:
         self._view = view
-        self._name = transactional_id
+        self.rename(transactional_id)
         self._limit_ms = limit_ms
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._coordinator = Coordinator(view, transactional_id, TRANSACTION)
         self._group = Coordinator(view, "")
         self._group_id = ""
+
+    def rename(self, transactional_id: str) -> None:
+        """Asks for another transactional id from now on."""
+        self._name = transactional_id
+        self._coordinator = Coordinator(self._view, transactional_id, TRANSACTION)
 
     async def take_over(self, known: ProducerIdentity | None) -> tuple[ProducerIdentity, int]:
         """Asks for a producer id and an epoch; returns them, and the level of `transaction.version` in the cluster.

@@ -21,13 +21,11 @@ class TransactionPartitions:
     """Gives partitions the identity of the open transaction (see `replog.client.producer.identity.Identities`).
 
     Args:
-        transactional_id: The transactional id.
         book: Where the producer is.
         calls: The questions to the coordinators.
     """
 
-    def __init__(self, transactional_id: str, book: TransactionBook, calls: TransactionCalls) -> None:
-        self._name = transactional_id
+    def __init__(self, book: TransactionBook, calls: TransactionCalls) -> None:
         self.book = book
         self.calls = calls
         self.on_arrived: Callable[[list[PartitionQueue]], None] = no_queues
@@ -44,12 +42,12 @@ class TransactionPartitions:
         """
         name = config.transactional_id or ""
         calls = TransactionCalls(view, name, config.delivery_timeout_ms, config.transaction_timeout_ms)
-        return cls(name, TransactionBook(name), calls)
+        return cls(TransactionBook(name), calls)
 
     @property
     def transaction(self) -> ProducedTransaction:
         """The transaction that batches belong to."""
-        return ProducedTransaction(self._name, self.book.is_bumping)
+        return ProducedTransaction(self.book.name, self.book.is_bumping)
 
     def give(self, queue: PartitionQueue) -> None:
         """Sets the queue's identity, now or when the coordinator has taken note of the partition; nothing once the transaction has failed."""

@@ -76,6 +76,7 @@ class TransactionBook:
         transactional_id: The transactional id.
 
     Attributes:
+        name: The transactional id.
         identity: What batches are written with; None until the coordinator has given one.
         version: The level of `transaction.version` in the cluster.
         failure: Why the transaction can only be aborted; None: it can be committed.
@@ -92,13 +93,19 @@ class TransactionBook:
         self.is_reached = False
         self.was_given_up = False
         self.joined: set[TopicPartition | str] = set()
-        self._name = transactional_id
+        self.name = transactional_id
         self._fence: ReplogError | None = None
 
     @property
     def is_bumping(self) -> bool:
         """Whether each transaction has an epoch of its own, and partitions and groups join with what is sent."""
         return self.version >= BUMPING
+
+    def rename(self, transactional_id: str) -> None:
+        """Goes on under another transactional id, of which nothing is known yet; no transaction is open."""
+        self.name = transactional_id
+        self.identity = self._fence = None
+        self.phase = Phase.NEW
 
     def take_over(self, identity: ProducerIdentity, version: int) -> None:
         """Takes in what the coordinator has given: the producer may begin."""
@@ -112,7 +119,7 @@ class TransactionBook:
             InvalidRequestError: It is not.
         """
         if self.phase is not Phase.READY:
-            raise InvalidRequestError(f"the producer {self._name!r} {self.phase.value}")
+            raise InvalidRequestError(f"the producer {self.name!r} {self.phase.value}")
         self.phase = Phase.OPEN
         self.failure = None
         self.is_reached = self.was_given_up = False
@@ -156,7 +163,7 @@ class TransactionBook:
         """Raises: ProducerFencedError: The producer was fenced."""
         if self._fence is not None:
             raise ProducerFencedError(
-                f"this producer cannot go on, and a new one of transactional_id {self._name!r} would fence the other: {self._fence}"
+                f"this producer cannot go on, and a new one of transactional_id {self.name!r} would fence the other: {self._fence}"
             ) from self._fence
 
     def raise_if_not_open(self) -> None:
@@ -170,19 +177,19 @@ class TransactionBook:
         self.raise_if_fenced()
         if self.phase is Phase.FAILED:
             raise TransactionAbortableError(
-                f"the transaction of {self._name!r} can only be aborted, because something of it has failed: {self.failure}. "
+                f"the transaction of {self.name!r} can only be aborted, because something of it has failed: {self.failure}. "
                 "Leave its block, and do the work again in a new one"
             ) from self.failure
         if self.phase is not Phase.OPEN:
             raise InvalidRequestError(
-                f"the producer {self._name!r} is in no open transaction: send inside of `async with producer.transaction():`, or by "
+                f"the producer {self.name!r} is in no open transaction: send inside of `async with producer.transaction():`, or by "
                 "a producer without transactional_id"
             )
 
     def aborted_error(self) -> TransactionAbortableError:
         """Returns the error of a transaction that was aborted in the place of a commit."""
         error = TransactionAbortableError(
-            f"the transaction of {self._name!r} was aborted, because something of it has failed: {self.failure}. Nothing of it "
+            f"the transaction of {self.name!r} was aborted, because something of it has failed: {self.failure}. Nothing of it "
             "will be read as committed; do the work again in a new transaction"
         )
         error.__cause__ = None if self.failure is None else raised_anew(self.failure)

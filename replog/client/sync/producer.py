@@ -189,6 +189,7 @@ class SyncProducer(SyncClient[Producer[K, V]], Generic[K, V]):
         return SyncBulkDelivery(self, delivery)
 
     flush = without_async(Producer.flush)
+    take_over = without_async(Producer.take_over)
 
     partitions_for = without_async(Producer.partitions_for)
 

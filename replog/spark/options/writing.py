@@ -60,6 +60,7 @@ class OnceOptions(Struct, frozen=True):
         write_id: The name of this one write; None: it has none.
         timeout_ms: How long a task may write.
         planned_ends: The end offset of each partition of the topic of decisions when the write was planned; (): not planned yet.
+        planned_cluster: The id of the cluster that the write was planned with; "": not planned yet.
     """
 
     application: str | None
@@ -67,6 +68,7 @@ class OnceOptions(Struct, frozen=True):
     write_id: str | None
     timeout_ms: int
     planned_ends: tuple[int, ...] = ()
+    planned_cluster: str = ""
 
 
 class WriteOptions(Struct, frozen=True):

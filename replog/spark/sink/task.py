@@ -80,6 +80,23 @@ def send_rows(
     return sending
 
 
+def new_producer(options: WriteOptions, **settings: Any) -> Producer:
+    """Returns a producer that has not connected yet.
+
+    Args:
+        options: The options of the write.
+        settings: Further settings of the producer.
+    """
+    return Producer(
+        options.bootstrap_servers,
+        security=options.security,
+        client_id=CLIENT_ID,
+        connect_timeout_ms=CONNECT_TIMEOUT_MS,
+        **options.producer,
+        **settings,
+    )
+
+
 class Sending:
     """A producer, and what became of what it was given; in the loop's thread.
 
@@ -96,24 +113,9 @@ class Sending:
         self.where = ""
 
     @classmethod
-    async def start(cls, options: WriteOptions, **settings: Any) -> Self:
-        """Connects.
-
-        Args:
-            options: The options of the write.
-            settings: Further settings of the producer.
-
-        Raises:
-            ReplogError: No broker answers.
-        """
-        producer = Producer(
-            options.bootstrap_servers,
-            security=options.security,
-            client_id=CLIENT_ID,
-            connect_timeout_ms=CONNECT_TIMEOUT_MS,
-            **options.producer,
-            **settings,
-        )
+    async def start(cls, options: WriteOptions) -> Self:
+        """Connects.  Raises: ReplogError: No broker answers."""
+        producer = new_producer(options)
         try:
             await producer.start()
         except BaseException:

@@ -50,8 +50,7 @@ def plan_write(
     if parsed.once is not None:
         from replog.spark.sink.once.ledger import require_ledger
 
-        ends = require_ledger(parsed.brokers)
-        return replace(parsed, once=replace(parsed.once, planned_ends=ends))
+        return replace(parsed, once=require_ledger(parsed.brokers, parsed.once))
     return parsed
 
 

@@ -181,6 +181,7 @@ USES: list[tuple[str, Use]] = [
     ("filters", lambda it: it.admin.delete_acls(7)),
     ("filters", lambda it: it.admin.delete_acls(["alice"])),
     ("topic", lambda it: it.producer.needs_keys(7)),
+    ("transactional_id", lambda it: it.producer.take_over(7)),
     ("user", lambda it: it.admin.set_password(7, "secret")),
     ("password", lambda it: it.admin.set_password("alice", 7)),
     ("user", lambda it: it.admin.remove_user(7)),

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, Self, TypeVar
 
+from msgspec.structs import replace
+
 from replog.client import Admin, Consumer, Producer, Transaction
 from replog.client.backoff import Backoff, retry
 from replog.client.cluster.addresses import address_of
@@ -35,7 +37,7 @@ from replog.rpc.messages import LATEST_TIMESTAMP
 from replog.rpc.metadata_messages import BrokerInfo
 from replog.spark.options.brokers import Brokers
 from replog.spark.options.parsers import EXACTLY_ONCE
-from replog.spark.options.writing import WriteOptions
+from replog.spark.options.writing import OnceOptions, WriteOptions
 from replog.spark.sink.once import decisions
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, WriterStanding
 from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id, new_run
@@ -63,18 +65,22 @@ _GONE = (InvalidTxnStateError, InvalidProducerIdMappingError, ProducerFencedErro
 T = TypeVar("T")
 
 
-def require_ledger(brokers: Brokers) -> tuple[int, ...]:
+def require_ledger(brokers: Brokers, once: OnceOptions) -> OnceOptions:
     """Looks whether the cluster can write once, and makes the topic of decisions where there is none.
 
+    Args:
+        brokers: The brokers.
+        once: The options of the write.
+
     Returns:
-        The end offset of each partition of that topic.
+        The options of the write, which is planned now.
 
     Raises:
         ConfigError: Its brokers cannot, or none answers.
         ReplogError: The topic cannot be made.
     """
 
-    async def look(view: ClusterView) -> tuple[int, ...]:
+    async def look(view: ClusterView) -> OnceOptions:
         await view.ready(CONNECT_TIMEOUT_MS)
         if not await view.call_any(OffersPreparing(), timeout_ms=LIMIT_MS, what="look at what brokers can do"):
             raise ConfigError(
@@ -86,7 +92,8 @@ def require_ledger(brokers: Brokers) -> tuple[int, ...]:
             )
         if DECISIONS_TOPIC not in view.image.topics:
             await _make_topic(brokers, len(view.image.brokers))
-        return await _ends(view, range(decisions.PARTITIONS))
+        ends = await _ends(view, range(decisions.PARTITIONS))
+        return replace(once, planned_ends=ends, planned_cluster=view.cluster_id)
 
     return ask_cluster(brokers, look)
 

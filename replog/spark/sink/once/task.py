@@ -18,7 +18,8 @@ from replog.spark.sink.once.decisions import Prepared
 from replog.spark.sink.once.ledger import is_untouched, read_standing
 from replog.spark.sink.once.names import AttemptName
 from replog.spark.sink.outcome import TaskAttempt
-from replog.spark.sink.task import Sending, send_rows
+from replog.spark.sink.task import Sending, new_producer, send_rows
+from replog.spark.worker_client import keep_producer, lent_producer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,12 +62,15 @@ def write_once(
         ReplogError: A row could not be written, or it took too long; the transaction is aborted.
     """
 
+    cluster_id = "" if options.once is None else options.once.planned_cluster
+    terms = options.brokers, cluster_id, dict(options.producer), timeout_ms
+    tid = name.transactional_id
+
     async def start() -> PreparingSending:
-        sending = await PreparingSending.start(
-            options, transactional_id=name.transactional_id, transaction_timeout_ms=timeout_ms
+        producer = await lent_producer(
+            terms, lambda: new_producer(options, transactional_id=tid, transaction_timeout_ms=timeout_ms)
         )
-        sending.is_wanted = partial(_is_wanted, options, name)
-        return sending
+        return PreparingSending(producer, tid, partial(_is_wanted, options, name), partial(keep_producer, terms))
 
     sending = send_rows(batches, options, attempt, start, ABORTED)
     return TaskPrepared(attempt, sending.sent_count, name, sending.prepared(name))
@@ -88,16 +92,26 @@ async def _is_wanted(options: WriteOptions, name: AttemptName) -> bool:
 
 
 class PreparingSending(Sending):
-    """A producer that prepares one transaction.
+    """A producer that prepares one transaction, and is kept for the next task; with no rows it asks nobody.
 
-    Attributes:
-        is_wanted: The function that says, just before that, whether anybody will decide about it.
+    Args:
+        producer: The producer, which has not sent in this transaction yet.
+        transactional_id: The name of the transaction.
+        is_wanted: The function that says, just before it is prepared, whether anybody will decide about it.
+        keep: The function that takes the producer back when all went well.
     """
 
-    is_wanted: Callable[[], Awaitable[bool]]
-
-    def __init__(self, producer: Producer) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        transactional_id: str,
+        is_wanted: Callable[[], Awaitable[bool]],
+        keep: Callable[[Producer], Awaitable[None]],
+    ) -> None:
         super().__init__(producer)
+        self._transactional_id = transactional_id
+        self._is_wanted = is_wanted
+        self._keep = keep
         self._transaction: Transaction | None = None
         self._by: tuple[int, int] | None = None
 
@@ -107,19 +121,23 @@ class PreparingSending(Sending):
 
     async def send(self, piece: TopicRows, first_row: int) -> None:
         if self._transaction is None:
+            await self._producer.take_over(self._transactional_id)
             transaction = self._producer.transaction()
             await transaction.__aenter__()
             self._transaction = transaction
         await super().send(piece, first_row)
 
     async def finish(self) -> None:
-        """Waits until all rows are acknowledged, prepares or aborts, and closes."""
+        """Waits until all rows are acknowledged, and prepares or aborts."""
         await self.settle()
-        if self._transaction is not None and await self.is_wanted():
+        if self._transaction is not None and not await self._is_wanted():
+            await self.close()
+            return
+        if self._transaction is not None:
             prepared = await self._transaction.prepare()
             self._transaction = None
             self._by = None if prepared is None else (prepared.producer_id, prepared.producer_epoch)
-        await self.close()
+        await self._keep(self._producer)
 
     async def close(self) -> None:
         """Ends: aborts what was not prepared; a second time it does nothing."""

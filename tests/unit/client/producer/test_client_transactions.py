@@ -335,6 +335,24 @@ async def test_a_record_after_the_time_out_lets_it_be_aborted() -> None:
 
 
 @VERSIONS
+async def test_a_producer_goes_on_under_another_name(version: int) -> None:
+    """Over its connections; what is left open under the former name is its coordinator's to end."""
+    cluster = make_cluster(version)
+    async with make(cluster) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"first")
+            with pytest.raises(InvalidRequestError, match="a transaction is open"):
+                await producer.take_over("other")
+        await producer.take_over("other")
+        async with producer.transaction():
+            await producer.send("t", b"second")
+            async with make(cluster):  # fences the name that it had
+                pass
+    assert cluster.transactions.committed("t") == [b"first", b"second"]
+    assert set(cluster.transactions.producers) == {"pay", "other"}
+
+
+@VERSIONS
 async def test_a_producer_whose_name_another_one_takes_over_cannot_go_on(version: int) -> None:
     cluster = make_cluster(version)
     successor = make(cluster)

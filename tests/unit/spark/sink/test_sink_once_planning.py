@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
+from msgspec.structs import replace
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from replog.errors import ConfigError, ReplogError
@@ -34,8 +35,13 @@ SCHEMA = StructType([StructField("value", BinaryType())])
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a cluster was asked."""
     found: list[str] = []
+
+    def plan(_brokers: object, once: OnceOptions) -> OnceOptions:
+        found.append("a ledger")
+        return replace(once, planned_ends=ENDS)
+
     monkeypatch.setattr(worker_client, "require_topic", lambda _servers, topic: found.append(topic))
-    monkeypatch.setattr(ledger, "require_ledger", lambda _servers: found.append("a ledger") or ENDS)
+    monkeypatch.setattr(ledger, "require_ledger", plan)
     monkeypatch.setattr(others, "look_after", lambda _servers: found.append("a look after others"))
     monkeypatch.setattr(ledger, "is_written", lambda _options, version: version.number == WRITTEN)
     return found

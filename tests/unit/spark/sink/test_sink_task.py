@@ -12,10 +12,11 @@ pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not insta
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
 from replog.client import ClusterView, Producer  # noqa: E402 -- after the checks for libraries
-from replog.errors import ErrorCode, RecordTooLargeError, UnknownTopicOrPartitionError  # noqa: E402
+from replog.errors import BrokerClosedError, ErrorCode, RecordTooLargeError, UnknownTopicOrPartitionError  # noqa: E402
 from replog.spark import worker_client  # noqa: E402
 from replog.spark.options.brokers import Brokers  # noqa: E402
 from replog.spark.sink.columns import TopicRows, pieces  # noqa: E402
+from replog.spark.sink.once.task import PreparingSending  # noqa: E402
 from replog.spark.sink.task import Sending  # noqa: E402
 from tests.unit.client.client_kit import until  # noqa: E402
 from tests.unit.client.fake_cluster import FakeCluster  # noqa: E402
@@ -100,3 +101,53 @@ async def test_rows_wait_for_room() -> None:
     await waiting
     await sending.finish()
     assert len(cluster.logs["t", 0].values()) == 100
+
+
+async def test_one_producer_serves_task_after_task_each_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of few rows cost mostly connections."""
+    cluster, kept = FakeCluster(), list[Producer]()
+    cluster.create_topic("t")
+    transport, dialled, counts = cluster.transport(), list[str](), list[int]()
+    connect = transport.connect
+    monkeypatch.setattr(transport, "connect", lambda address, **how: dialled.append(address) or connect(address, **how))
+    producer = Producer(cluster.bootstrap, transport=transport, transactional_id="none yet")
+
+    async def is_wanted() -> bool:
+        return True
+
+    async def keep(given: Producer) -> None:
+        kept.append(given)
+
+    for number in range(4):
+        sending = PreparingSending(producer, f"task-{number}", is_wanted, keep)
+        if number != 1:  # one without rows, which asks nobody
+            await sending.send(piece_of([b"%d" % number]), 0)
+        await sending.finish()
+        counts.append(len(dialled))
+    assert kept == [producer] * 4
+    assert counts == counts[:1] * 4
+    assert set(cluster.transactions.producers) == {"task-0", "task-2", "task-3"}
+    assert cluster.logs["t", 0].values() == [b"0", b"2", b"3"]
+    await producer.close()
+
+
+async def test_a_kept_producer_is_for_the_terms_that_it_was_made_for() -> None:
+    cluster = FakeCluster()
+    made: list[Producer] = []
+
+    def make() -> Producer:
+        made.append(Producer(cluster.bootstrap, transport=cluster.transport(), transactional_id="x"))
+        return made[-1]
+
+    first = await worker_client.lent_producer("terms", make)
+    second = await worker_client.lent_producer("terms", make)  # of another thread at the same time
+    await worker_client.keep_producer("terms", first)
+    await worker_client.keep_producer("terms", second)
+    assert await worker_client.lent_producer("terms", make) is second
+    await worker_client.keep_producer("terms", second)
+    other = await worker_client.lent_producer("other terms", make)
+    assert made == [first, second, other]
+    for closed in (first, second):
+        with pytest.raises(BrokerClosedError):
+            await closed.take_over("y")
+    await other.close()
