@@ -53,6 +53,13 @@ _DENIED_BY: Final = tuple(1 << code | 1 << AclOperation.ALL for code in range(ma
 """By the code of an operation: the bits of what denies it."""
 
 
+class AclsInForce(Struct, frozen=True):
+    """All entries, and how many they are."""
+
+    index: AclIndex
+    count: int
+
+
 class StandardAuthorizer:
     """Decides by entries; see `replog.access.authorizer.Authorizer`.
 
@@ -77,12 +84,19 @@ class StandardAuthorizer:
         self.entries_count = 0
 
     def update(self, gone: Iterable[AclEntry], new: Iterable[AclEntry]) -> None:
-        """Puts changes in force, all at once; the first call says that the entries are known, even if there are none."""
+        """Puts changes in force as `put` does."""
+        self.put(self.after(gone, new))
+
+    def after(self, gone: Iterable[AclEntry], new: Iterable[AclEntry]) -> AclsInForce:
+        """Returns what is in force after changes, for `put`; changes nothing, so a thread may do it."""
         removed = [AclChange(entry, is_new=False) for entry in gone]
         added = [AclChange(entry, is_new=True) for entry in new]
-        self.entries_count += len(added) - len(removed)
-        index = self._index or AclIndex()
-        self._index = index.changed([*removed, *added], notes_names=self._allows_unlisted)
+        index = (self._index or AclIndex()).changed([*removed, *added], notes_names=self._allows_unlisted)
+        return AclsInForce(index, self.entries_count + len(added) - len(removed))
+
+    def put(self, acls: AclsInForce) -> None:
+        """Puts entries in force, all at once; the first call says that they are known, even if there are none."""
+        self._index, self.entries_count = acls.index, acls.count
         self._cache, self._any_cache = {}, {}
         self.version += 1
 

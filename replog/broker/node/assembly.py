@@ -30,6 +30,7 @@ from replog.broker.node.first_users import read_first_users
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import MetadataParts, NodeParts, ReplicaParts, RequestParts
 from replog.broker.node.resources import DISK_THREADS, NodeResources
+from replog.broker.quorum.acl_updates import AclUpdates
 from replog.broker.quorum.driver import QuorumDriver, QuorumIdentity, QuorumSurroundings
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.broker.quorum.metadata_snapshots import MetadataSnapshots
@@ -58,7 +59,6 @@ from replog.controller.controller import Controller
 from replog.controller.requests import RegisterController
 from replog.errors import NotControllerError
 from replog.log import METADATA_TOPIC
-from replog.metadata.acl_updates import AclUpdates
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog_quorum import Voter, VoterSet
@@ -228,7 +228,7 @@ def _replica_parts(
             resources.metadata_log.log_end_offset,
             images.submit,
             on_failure,
-            AclUpdates(authorizer) if isinstance(authorizer, StandardAuthorizer) else None,
+            AclUpdates(authorizer, on_failure) if isinstance(authorizer, StandardAuthorizer) else None,
         ),
     )
 

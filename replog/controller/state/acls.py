@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from uuid import UUID
 
 from replog.access.authorizer import OPEN, Authorizer
 from replog.access.entries import AclEntry, AclFilter, entry_problem
 from replog.access.standard import StandardAuthorizer
 from replog.controller.config import ControllerConfig
-from replog.controller.requests import AclResult, CreateAcls, CreateAclsResponse, DeleteAcls, DeleteAclsResponse, Result
+from replog.controller.requests import (
+    AclResult,
+    CreateAcls,
+    CreateAclsResponse,
+    DeleteAcls,
+    DeleteAclsResponse,
+    LongResult,
+    Result,
+)
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import ErrorCode, InvariantViolationError, PolicyViolationError
@@ -20,6 +28,8 @@ from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineLong
 
 LOOKS_MAX = 40_000
 """How many entries one request may have looked at, filter by filter, beside those that name an entry whole; about a microsecond each."""
+
+_ADDED = AclResult(ErrorCode.NONE)
 
 
 class EntriesInForce:
@@ -94,26 +104,37 @@ class AclControl:
         """Returns what decides by the newest state."""
         return self._in_force.authorizer()
 
-    def create(self, request: CreateAcls, rng: random.Random) -> Result:
+    def create(self, request: CreateAcls, rng: random.Random) -> LongResult:
         """Adds entries; one result for each, in order.  One that is there already is a success, as in Kafka.
 
         Raises:
             UnsupportedVersionError: The cluster is not at the feature level that knows access control lists.
         """
         self._features.require_metadata_version(METADATA_VERSION_SECURITY, "access control lists")
-        made: dict[AclEntry, AccessControlEntryRecord] = {}
         results: list[AclResult] = []
-        for entry in request.entries:
-            problem = entry_problem(entry)
-            if problem is None and entry not in self._ids and entry not in made:
-                if len(self.entries) + len(made) >= self._config.max_acls:
+        made = self._made(request.entries, rng, results)
+        return LongResult(made, lambda _end_offset: CreateAclsResponse(tuple(results)))
+
+    def _made(
+        self, entries: Iterable[AclEntry], rng: random.Random, results: list[AclResult]
+    ) -> Iterator[AccessControlEntryRecord | None]:
+        """Yields a record for each entry that is new, None for any other one; adds its result."""
+        made: set[AclEntry] = set()
+        left = self._config.max_acls - len(self.entries)
+        for entry in entries:
+            record, result = None, _ADDED
+            if problem := entry_problem(entry):
+                result = AclResult(ErrorCode.INVALID_REQUEST, problem)
+            elif entry not in self._ids and entry not in made:
+                if len(made) < left:
+                    record = AccessControlEntryRecord(UUID(int=rng.getrandbits(128), version=4), entry)
+                    made.add(entry)
+                else:
                     count = f"{self._config.max_acls:,}"
                     problem = f"there are {count} entries, and no more may be; replace some by a prefix or `*`"
-                    results.append(AclResult(ErrorCode.POLICY_VIOLATION, problem))
-                    continue
-                made[entry] = AccessControlEntryRecord(UUID(int=rng.getrandbits(128), version=4), entry)
-            results.append(AclResult(ErrorCode.INVALID_REQUEST, problem) if problem else AclResult(ErrorCode.NONE))
-        return Result(tuple(made.values()), CreateAclsResponse(tuple(results)))
+                    result = AclResult(ErrorCode.POLICY_VIOLATION, problem)
+            results.append(result)
+            yield record
 
     def delete(self, request: DeleteAcls) -> Result:
         """Removes all entries that a filter fits: all of it or nothing; one result for each filter, in order.

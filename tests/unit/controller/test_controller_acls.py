@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from controller_kit import Quorum
+from controller_kit import Quorum, refusing
 from msgspec.structs import replace
 
 from replog.access.entries import AclEntry, AclFilter, AclOperation, PatternType, Permission, ResourceKind
 from replog.controller.config import ControllerConfig
 from replog.controller.requests import AclResult, CreateAcls, CreateAclsResponse, DeleteAcls, DeleteAclsResponse
+from replog.controller.state import acls
 from replog.errors import ErrorCode, PolicyViolationError
 
 READS = AclEntry(
@@ -92,3 +95,31 @@ def test_a_request_may_not_have_everything_looked_at_again_and_again(monkeypatch
     with pytest.raises(PolicyViolationError, match="ask in several requests"):
         delete(quorum, AclFilter(name="a"), AclFilter(name="b"))
     assert len(delete(quorum, AclFilter())[0].entries) == 2
+
+
+def test_entries_are_checked_as_many_in_a_step_as_are_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: nine thousand were checked and made records of in one step, which held the loop for a twentieth of a second."""
+    quorum = refusing(max_records_per_step=10, max_acls=40)
+    checked: list[int] = []
+    problem, step = acls.entry_problem, quorum.leader.step
+
+    def counted(entry: AclEntry) -> str | None:
+        checked[-1] += 1
+        return problem(entry)
+
+    def stepped(message: Any, now_ms: int) -> Any:
+        checked.append(0)
+        return step(message, now_ms)
+
+    monkeypatch.setattr(acls, "entry_problem", counted)
+    monkeypatch.setattr(quorum.leader, "step", stepped)
+    entries = [replace(READS, name=f"t{number % 45}") for number in range(50)]
+    errors = [each.error for each in create(quorum, WRONG, *entries)]
+    assert errors == [
+        ErrorCode.INVALID_REQUEST,
+        *[ErrorCode.NONE] * 40,
+        *[ErrorCode.POLICY_VIOLATION] * 5,
+        *[ErrorCode.NONE] * 5,
+    ]
+    assert in_image(quorum) == sorted(entries[:40])
+    assert (sum(checked), max(checked)) == (51, 10)
