@@ -50,9 +50,7 @@ from replog.metadata.records import (
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 
 _AccessRecord: TypeAlias = (
-    AccessControlEntryRecord
-    | RemoveAccessControlEntryRecord
-    | ClientQuotaRecord
+    ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
     | DelegationTokenRecord
@@ -208,6 +206,10 @@ class MetadataDelta:
                 self._replay_transaction_mark(record)
             case _ if self._transaction is not None:
                 self._transaction.append(record)
+            case AccessControlEntryRecord():  # thousands may come in one step
+                self.changed_acls[record.acl_id] = record.entry
+            case RemoveAccessControlEntryRecord():
+                self._replay_remove_acl(record)
             case TopicRecord() | RemoveTopicRecord() | PartitionRecord() | PartitionChangeRecord():
                 self._replay_topics(record)
             case ConfigRecord():
@@ -251,10 +253,6 @@ class MetadataDelta:
 
     def _replay_access(self, record: _AccessRecord | _NodeRecord) -> None:
         match record:
-            case AccessControlEntryRecord():
-                self.changed_acls[record.acl_id] = record.entry
-            case RemoveAccessControlEntryRecord():
-                self._replay_remove_acl(record)
             case ClientQuotaRecord():
                 self._replay_quota(record)
             case UserScramCredentialRecord():
