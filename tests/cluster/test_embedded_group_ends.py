@@ -88,6 +88,36 @@ async def test_a_slow_loop_without_async_commits_what_it_has_asked_past(rig: Rig
         assert all(after[each] >= offset for each, offset in before.items())
 
 
+async def test_a_handler_that_blocks_the_loop_for_a_moment_each_time_stays_in_its_group(rig: Rig) -> None:
+    """Trap: an `async for` over records that are here never lets the loop go by itself, so no heartbeat leaves."""
+    await rig.fill(count=120)
+    async with rig.consumer(auto_commit_interval_ms=50) as consumer:
+        await consumer.subscribe(["t"])
+        found: list[ConsumerRecord] = []
+        others_turns = 0
+
+        async def other() -> None:
+            nonlocal others_turns
+            while True:
+                await asyncio.sleep(0)
+                others_turns += 1
+
+        beside = asyncio.create_task(other())
+        heard: list[int] = []
+        async for record in consumer:
+            time.sleep(0.02)
+            found.append(record)
+            heard.append(others_turns)
+            if len(found) == 160:
+                break
+        beside.cancel()
+        assert max(after - before for before, after in pairwise(heard)) > 0
+        assert heard.count(heard[-1]) < 20
+        offset = sum((await committed(rig)).values())
+        assert offset > 80, "nothing was committed while it read"
+    assert places(found) == {(partition, offset) for partition in range(4) for offset in range(40)}
+
+
 async def test_polls_of_what_a_loop_has_left_are_reads(rig: Rig) -> None:
     """Goal: who polls is not put out for being slow, and hands out nothing that another member reads by now."""
     mine: list[ConsumerRecord] = []

@@ -19,6 +19,10 @@ from replog.wire.messages.create_partitions import CreatePartitionsRequest, Crea
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replog.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 NewTopic = CreateTopicsRequest.CreatableTopic
 Config = CreateTopicsRequest.CreatableTopicConfig
@@ -77,6 +81,61 @@ async def test_a_topic_may_name_what_is_so_anyway() -> None:
         )
         await seen(it, "a")
         assert dict(it.kafka.image.configs[ResourceType.TOPIC, "a"]) == {"retention.ms": "5"}
+
+
+KAFKAS_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+"""The configurations of topics of Kafka 4.1.1 (`LogConfig`), each at its default: what a tool names that copies a topic."""
+
+
+async def test_a_topic_may_name_all_of_kafkas_configurations_at_their_defaults() -> None:
+    """When it is created, as MirrorMaker 2 does, and again later, as that does with each round."""
+    assert len(KAFKAS_DEFAULTS) == 33
+    async with serving() as it:
+        every = [Config(name, value) for name, value in KAFKAS_DEFAULTS.items()]
+        (made,) = (await it.ask(creation(NewTopic("t", 1, 1, configs=every)), 7, CreateTopicsResponse)).topics
+        assert (made.error_code, made.error_message) == (ErrorCode.NONE, None)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        changes = [
+            IncrementalAlterConfigsRequest.AlterableConfig(*each)
+            for each in ((n, 0, v) for n, v in KAFKAS_DEFAULTS.items())
+        ]
+        asked = IncrementalAlterConfigsRequest([resource(ResourceType.TOPIC, "t", changes)])
+        (altered,) = (await it.ask(asked, 1, IncrementalAlterConfigsResponse)).responses
+        assert (altered.error_code, altered.error_message) == (ErrorCode.NONE, None)
 
 
 @pytest.mark.parametrize("version", CreateTopicsRequest.VERSIONS)
