@@ -16,12 +16,14 @@ class Registry:
     Attributes:
         url: Where it is.
         refusal: A status that it answers with instead; 0: none.
+        authorizations: What the requests had in the header of that name.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.schemas: list[dict[str, str]] = []
         self.asked: list[str] = []
+        self.authorizations: list[str | None] = []
         self.refusal = 0
 
     def answer(self, path: str, body: Any) -> tuple[int, object]:
@@ -44,6 +46,7 @@ def served_registry() -> Iterator[Registry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            registry.authorizations.append(self.headers.get("Authorization"))
             size = int(self.headers.get("Content-Length") or 0)
             status, told = registry.answer(self.path, json.loads(self.rfile.read(size)) if size else None)
             self.send_response(status)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from replog.access.secret import Secret
 from replog.client.security.kafka_names import OAUTHBEARER, PLAIN, read_names
@@ -56,6 +57,14 @@ class SaslLogin(Struct, frozen=True):
     password: Secret | None = None
     token_provider: TokenProvider | None = None
     by_token: bool = False
+
+    def __repr__(self) -> str:
+        shown = asdict(self)
+        if (
+            self.token_provider is not None
+        ):  # it may be a `partial` with the secret of an OAuth client among its arguments
+            shown["token_provider"] = Secret("")
+        return f"SaslLogin({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 class Security(Struct, frozen=True):

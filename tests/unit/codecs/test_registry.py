@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator
+from typing import cast
 
 import msgspec
 import pydantic
@@ -111,10 +113,34 @@ def test_who_has_failed_is_not_asked_again_at_once(
     assert len(registry.asked) == 1
 
 
+def test_a_header_that_authenticates_is_sent_and_not_shown(served: tuple[Registry, SchemaRegistry]) -> None:
+    registry = served[0]
+    client = SchemaRegistry(registry.url, headers={"Authorization": "Bearer canary"})
+    codec = client.json(Order, subject="orders-value")
+    codec.encode(Order("7", 1))
+    assert registry.authorizations == ["Bearer canary"]
+    registry.refusal = 401
+    with pytest.raises(RegistryNotAvailableError) as caught:
+        client.schema(9)
+    told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    frames = [str(frame.locals) for frame in told.stack if "/replog/codecs/" in frame.filename]
+    assert frames
+    shown = [repr(client), repr(vars(client)), repr(codec), repr(vars(codec)), str(caught.value), *frames]
+    assert [text for text in shown if "canary" in text] == []
+
+
 def test_settings_that_mean_nothing_are_refused() -> None:
     for url in ("file:///etc/passwd", "localhost:8081"):
         with pytest.raises(ConfigError, match="must begin with http"):
             SchemaRegistry(url)
+    for url in ("http://user:canary@localhost:8081", "user:canary@localhost:8081"):
+        with pytest.raises(ConfigError, match="give headers") as caught:
+            SchemaRegistry(url)
+        assert "canary" not in f"{caught.value}{caught.value!r}{vars(caught.value)}"
+    for value in ("Bearer canary\n", "Bearer canary\xe9", cast("str", b"canary")):
+        with pytest.raises(ConfigError, match="the header Authorization has a value") as caught:
+            SchemaRegistry("http://localhost:8081", headers={"Authorization": value})
+        assert "canary" not in f"{caught.value}{caught.value!r}{vars(caught.value)}"
     registry = SchemaRegistry("http://127.0.0.1:1")
     with pytest.raises(ConfigError, match="the schema of Avro cannot be read"):
         registry.avro('{"type": "recor"}', subject="s")

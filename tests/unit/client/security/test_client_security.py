@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 import pytest
@@ -44,6 +45,14 @@ def test_nothing_that_shows_a_security_shows_a_secret(name: str) -> None:
     ]
     shown += [repr(each) for each in (security.encryption, security.login)]
     assert not any(CANARY in text for text in shown)
+
+
+def test_what_returns_tokens_is_not_shown() -> None:
+    """Example: the secret of an OAuth client among the arguments of a `partial`, which Python shows."""
+    security = Security.oauth(partial(str, CANARY), tls=TLS)
+    assert CANARY in repr(partial(str, CANARY))
+    assert CANARY not in f"{security}{security!r}{security.login!r}{[security]}"
+    assert "mechanism='OAUTHBEARER', username='', password=None, token_provider=[hidden]" in repr(security)
 
 
 @pytest.mark.parametrize("name", MADE)
