@@ -81,7 +81,7 @@ class EmbeddedCluster:
         if path is not None and not os.fspath(path):
             raise InvalidRequestError("path is empty: name a folder, or leave it out for a temporary one")
         if config is not None and not isinstance(config, Mapping):
-            raise InvalidRequestError(f"config={config!r} is no mapping of keys to values")
+            raise InvalidRequestError(f"config is a {type(config).__name__}, which is no mapping of keys to values")
         if path is not None and brokers > 1:
             raise InvalidRequestError(
                 f"brokers={brokers} with a folder: only one broker keeps its data. Leave path out for a test, or use"

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
+import subprocess
 import traceback
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -18,17 +21,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cli_runs import replog_here
+from cli_runs import command, replog_here
 from cluster_kit import QUICK
 from cryptography.hazmat.primitives import serialization
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+import replog
 from replog.certs.authority import create_authority, issue
 from replog.client import Admin, Security, SyncAdmin, SyncProducer
 from replog.cluster import LocalCluster
 from replog.cluster.processes import KeptPorts
-from replog.errors import SaslAuthenticationError
+from replog.errors import ReplogError, SaslAuthenticationError
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -238,6 +242,93 @@ def test_the_metadata_log_and_a_bundle_have_no_secret(used: Kept, tmp_path: Path
     with zipfile.ZipFile(tmp_path / "b.zip") as bundle:
         files = [bundle.read(name) for name in bundle.namelist()]
     assert used.found_in(dumped.out, made.out, made.err, *files) == []
+
+
+def settings_file(kept: Kept, folder: Path, password: str) -> Path:
+    """A file for `--client-config` with secrets in it."""
+    certs = kept.folder.parent / "certs"
+    path = folder / "client.toml"
+    path.write_text(
+        'security.protocol = "SASL_SSL"\nsasl.mechanism = "PLAIN"\nsasl.username = "alice"\n'
+        f'sasl.password = "{password}"\nssl.truststore.location = "{certs / "ca.pem"}"\n'
+        f'ssl.keystore.location = "{certs / "client.pem"}"\nssl.key.password = "{CLIENT_KEY_PASSWORD}"\n'
+    )
+    path.chmod(0o600)
+    return path
+
+
+ASKED_OF = {
+    ("registry", "serve", "--listen", "127.0.0.1:0"): ("subjects", "config", "schemas/ids/1"),
+    ("console", "--listen", "127.0.0.1:0"): ("", "api/about", "api/health", "api/topics", "api/nothing"),
+}
+"""Servers that log in for those who ask them, and what they are asked."""
+
+
+@pytest.mark.parametrize("password", [PASSWORD, WRONG])
+@pytest.mark.parametrize("words", ASKED_OF, ids=lambda words: words[0])
+def test_a_server_that_logs_in_tells_nobody_its_password(
+    used: Kept, words: tuple[str, ...], password: str, tmp_path: Path
+) -> None:
+    """One whose password is wrong ends, or says to those who ask it that it is refused."""
+    file = settings_file(used, tmp_path, password)
+    started = command("--client-config", file, *words, "-b", used.at("SASL_SSL"))
+    answers: list[tuple[int, bytes]] = []
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert server.stdout is not None
+            shown = psutil.Process(server.pid).cmdline()
+            for line in server.stdout:
+                shown.append(line)
+                if found := re.search(r"http://\S+", line):
+                    answers = [asked(f"{found[0].rstrip('/.')}/{path}") for path in ASKED_OF[words]]
+                    break
+        finally:
+            server.terminate()
+            shown += server.communicate(timeout=60)[0].splitlines()
+    if password == PASSWORD:
+        assert {200, 404} == {status for status, _ in answers}
+    else:
+        assert b"login of user" in b"".join(body for _, body in answers) + "".join(shown).encode()
+    assert used.found_in(*shown, *(body for _, body in answers)) == []
+
+
+def test_brokers_in_this_process_show_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The private keys that they make, and a secret among the keys that they are given."""
+    token_key = "canary-of-the-token-key"
+    keys = {"delegation.token.secret.key": token_key}
+    with replog.embedded(tmp_path / "data", secure=True, config=keys) as cluster:
+        certs = next(tmp_path.rglob("client.toml")).parent
+        pems = [
+            line for path in certs.glob("*.pem") for line in path.read_text().partition("-----BEGIN CERT")[0].split()
+        ]
+        kept = Kept(tmp_path, {}, {}, "", [token_key, *(line for line in pems if len(line) > 40)])
+        assert len(kept.secrets) > 3
+        done = [
+            replog_here("--client-config", certs / "client.toml", *words, "-b", cluster.bootstrap_servers)
+            for words in COMMANDS
+        ]
+        shown = [f"{each.out}{each.err}" for each in done if not each.status]
+        assert len(shown) == len(COMMANDS), done
+        shown += [repr(each) for each in (cluster, cluster.security, *cluster.nodes, cluster.nodes[0].config)]
+        shown += [" ".join(each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != certs]
+    assert [path for path in files if kept.found_in(path.read_bytes())] == []
+    assert [path for path in certs.iterdir() if path.stat().st_mode & 0o077 and kept.found_in(path.read_bytes())] == []
+    for wrong in ({"delegation.token.secret.key": [token_key]}, {**keys, "no.key": 1}, [token_key]):
+        with pytest.raises(ReplogError) as raised, replog.embedded(config=wrong):  # type: ignore[arg-type]  # the last one
+            pass
+        shown.append(f"{raised.value}{raised.value!r}{vars(raised.value)}")
+    assert kept.found_in(*shown, caplog.text) == []
+
+
+def asked(url: str) -> tuple[int, bytes]:
+    """The status and the body of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.status, answer.read() + repr(answer.headers.items()).encode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read() + repr(error.headers.items()).encode()
 
 
 async def test_errors_of_a_node_whose_secret_is_not_there_show_none(used: Kept, tmp_path: Path) -> None:
