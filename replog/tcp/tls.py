@@ -31,7 +31,11 @@ RECORD_BYTES = 16 << 10
 """What one record of TLS holds at most."""
 
 HANDSHAKES_PER_TURN = 8
-"""How many handshakes go on before others have their turn: one takes one or two milliseconds with a key of P-256 or RSA 2048."""
+"""How many handshakes go on at most before others have their turn."""
+
+HANDSHAKES_TURN_S = 0.004
+"""How long handshakes go on, and one more, before others have their turn: one takes a millisecond with a key of P-256 or RSA 2048, seven with one of
+RSA 4096."""
 
 PIECE_BYTES = 64 << 10
 """How much is encrypted before it is handed to the kernel."""
@@ -66,29 +70,40 @@ class TlsTurns:
 
     When thousands connect at once, as after a restart, their handshakes would be one turn of a second.
 
+    Args:
+        clock: The clock, in seconds; None: that of the loop.
+
     Attributes:
         received: The buffer that bytes come into: a connection has it from the kernel's call until they are decrypted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.received = memoryview(bytearray(PIECE_BYTES))
         self._loop = asyncio.get_running_loop()
+        self._clock = clock or self._loop.time
         self._begun = 0  # in this turn
+        self._spent_s = 0.0  # by these
         self._waiting: deque[Callable[[], None]] = deque()
 
     def run(self, step: Callable[[], None]) -> None:
         """Runs a step of a handshake: now, or in a later turn if this one has had enough, in the order of the calls."""
         if not self._begun:
             self._loop.call_soon(self._next_turn)
-        if self._begun >= HANDSHAKES_PER_TURN:
+        if self._is_over:
             self._waiting.append(step)
             return
         self._begun += 1
+        began_s = self._clock()
         step()
+        self._spent_s += self._clock() - began_s
+
+    @property
+    def _is_over(self) -> bool:
+        return self._begun >= HANDSHAKES_PER_TURN or self._spent_s >= HANDSHAKES_TURN_S
 
     def _next_turn(self) -> None:
-        self._begun = 0
-        for _ in range(min(HANDSHAKES_PER_TURN, len(self._waiting))):
+        self._begun, self._spent_s = 0, 0.0
+        while self._waiting and not self._is_over:
             self.run(self._waiting.popleft())
 
 

@@ -13,7 +13,7 @@ from replog.config.server_keys import KEYS
 from replog.protocol.login import FRAMES_MAX
 from replog.tcp.connection import CHECK_S, ConnectionLimits
 from replog.tcp.listener import WRITING_BYTES, ListenerLimits
-from replog.tcp.tls import HANDSHAKE_BYTES_MAX, HANDSHAKES_PER_TURN, TURN_BYTES
+from replog.tcp.tls import HANDSHAKE_BYTES_MAX, HANDSHAKES_PER_TURN, HANDSHAKES_TURN_S, TURN_BYTES
 from replog.tcp.tls_settings import TlsVersion
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +42,13 @@ def row(name: str) -> str:
         ("bytes", [f"{HANDSHAKE_BYTES_MAX >> 10} KiB of a handshake", f"{FRAMES_MAX} requests of a login"]),
         ("bytes", [f"`sasl.server.max.receive.size` ({int(str(LOGIN_BYTES)) >> 10} KiB)"]),
         ("guesses", [f"`connection.failed.authentication.delay.ms` ({DELAY_MS})"]),
-        ("the loop", [f"{HANDSHAKES_PER_TURN} handshakes", f"{TURN_BYTES >> 20} MiB of an answer"]),
+        (
+            "the loop",
+            [
+                f"{HANDSHAKES_TURN_S * 1_000:.0f} ms of handshakes and one more, {HANDSHAKES_PER_TURN} at most",
+                f"{TURN_BYTES >> 20} MiB of an answer",
+            ],
+        ),
     ],
 )
 def test_what_a_stranger_can_hold(name: str, said: list[str]) -> None:
