@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,43 @@ def test_rows_pass_and_no_plan_shows_the_password(spark: Any, doors: SecureDoors
     copied = spark.read.format("replog").options(**options(doors, subscribe=COPIED)).load()
     assert copied.count() == ROWS
     assert not [text for text in plans if PASSWORD in text or "canary" in text]
+
+
+@contextmanager
+def event_log(spark: Any, folder: Path) -> Iterator[Path]:
+    """Has Spark write its event log, as with `spark.eventLog.enabled`, for as long as the block; the file is whole behind it."""
+    folder.mkdir()
+    context, jvm = spark.sparkContext, spark.sparkContext._jvm
+    configuration = context._jsc.sc().conf().clone().set("spark.eventLog.compress", "false")
+    uri = jvm.java.net.URI(folder.as_uri())
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        "canaries", jvm.scala.Option.empty(), uri, configuration
+    )
+    listener.start()
+    context._jsc.sc().addSparkListener(listener)
+    try:
+        yield folder
+    finally:
+        context._jsc.sc().listenerBus().waitUntilEmpty()
+        context._jsc.sc().removeSparkListener(listener)
+        listener.stop()
+
+
+def test_no_event_log_shows_a_password(spark: Any, doors: SecureDoors, tmp_path: Path) -> None:
+    """Goal: event logs are kept for months, and read by whoever may see the history server."""
+    with event_log(spark, tmp_path / "events") as folder:
+        rows = spark.range(3).selectExpr("'k' AS key", "'v' AS value")
+        rows.write.format("replog").mode("append").options(**options(doors, topic=RIDES)).save()
+        assert spark.read.format("replog").options(**options(doors, subscribe=RIDES)).load().count() >= 3
+        given = ", ".join(f"`{name}` {value!r}" for name, value in options(doors, subscribe=RIDES).items())
+        spark.sql(f"CREATE TEMPORARY VIEW rides USING replog OPTIONS ({given})")
+        assert spark.sql("SELECT count(*) AS c FROM rides").first()["c"] >= 3
+        spark.catalog.dropTempView("rides")
+        with pytest.raises(Exception, match="failed"):
+            spark.read.format("replog").options(**options(doors, "canary-wrong", subscribe=RIDES)).load().count()
+    texts = [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()]
+    assert any("SparkListenerSQLExecutionStart" in text for text in texts), "a plan is in it"
+    assert not [line for text in texts for line in text.splitlines() if PASSWORD in line or "canary" in line]
 
 
 def test_a_wrong_password_ends_a_query_at_once_and_is_not_shown(spark: Any, doors: SecureDoors) -> None:
