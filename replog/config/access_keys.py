@@ -48,15 +48,15 @@ class AccessKeys(SecurityKeys, frozen=True, kw_only=True):
         Differs('""', "the same: without an authorizer everybody may do everything"),
     ] = None
     """What decides who may do what.  Not set: everybody may do everything.  With the StandardAuthorizer it is decided by the entries of
-    access control lists in the metadata (docs/ACLS.md), and what no entry allows is denied; the same on every node."""
+    access control lists in the metadata (docs/ACLS.md), and what no entry allows is denied; the same on every broker and controller."""
 
     super_users: Annotated[str, Principals()] = ""
     """The principals that may do everything, whatever entries say: User:admin;User:CN=ops,O=Example.  The first entries are created
-    by one of them."""
+    by one of them.  The same on every broker and controller: both decide."""
 
     allow_everyone_if_no_acl_found: Annotated[bool, Flag()] = False
     """Whether everybody may do everything to a resource that no entry speaks of.  true: a mistyped name in an entry opens what it was
-    to protect."""
+    to protect.  The same on every broker and controller."""
 
     # ---- delegation tokens ------------------------------------------------------------------------------------------
 

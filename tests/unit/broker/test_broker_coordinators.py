@@ -20,7 +20,7 @@ from replog.broker.coordinator.internal_topic import (
 from replog.broker.coordinator.kinds import GROUPS, TRANSACTIONS
 from replog.broker.node.core_settings import groups_config
 from replog.config.group_keys import MigrationPolicy
-from replog.controller.requests import CreateTopics, CreateTopicsResponse, TopicResult
+from replog.controller.requests import CreateInternalTopic, CreateTopicsResponse, TopicResult
 from replog.coordinator.offsets.requests import ForgetTopics
 from replog.errors import (
     CoordinatorLoadInProgressError,
@@ -75,7 +75,7 @@ class Node:
     def __init__(self, **config: object) -> None:
         self.image = MetadataImage()
         self.change(registered(1), registered(2))
-        self.asked: list[CreateTopics] = []
+        self.asked: list[CreateInternalTopic] = []
         self.answer = TopicResult(OFFSETS_TOPIC, ErrorCode.NONE)
         self.error: Exception | None = None
         self.shards = FakeShards()
@@ -94,7 +94,7 @@ class Node:
             yield
             await asyncio.sleep(0)
 
-    async def _create(self, request: CreateTopics) -> CreateTopicsResponse:
+    async def _create(self, request: CreateInternalTopic) -> CreateTopicsResponse:
         self.asked.append(request)
         await asyncio.sleep(0)
         if self.error is not None:
@@ -121,7 +121,7 @@ async def test_the_topic_is_made_once_for_all_who_look_for_a_coordinator() -> No
     names = [f"g{number}" for number in range(10)]
     found = await asyncio.gather(*map(node.coordinators.find, names))
     assert found == [1 + partition_of(name, 2) for name in names]
-    ((wanted,),) = (one.topics for one in node.asked)
+    (wanted,) = (one.topic for one in node.asked)
     assert (wanted.name, wanted.num_partitions, wanted.replication_factor) == (OFFSETS_TOPIC, 2, 2)
     assert {each.name: each.value for each in wanted.configs} == {
         "cleanup.policy": "compact",
@@ -148,7 +148,7 @@ async def test_the_topic_has_as_many_replicas_as_the_cluster_has_brokers(
 ) -> None:
     node = Node(**config)
     await node.coordinators.find("g")
-    assert node.asked[0].topics[0].replication_factor == factor
+    assert node.asked[0].topic.replication_factor == factor
 
 
 async def test_whoever_looks_hears_why_the_topic_cannot_be_made_and_may_try_again() -> None:
@@ -286,7 +286,7 @@ async def test_the_topic_of_transactions_goes_on_without_one_of_three_replicas_a
     node.answer = TopicResult(TRANSACTIONS_TOPIC, ErrorCode.INVALID_TOPIC_EXCEPTION, "only to see what is asked for")
     with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
         await InternalTopic(transactions_shape(wanted), wanted, node, node._create).make()  # type: ignore[arg-type]
-    ((asked,),) = (one.topics for one in node.asked)
+    (asked,) = (one.topic for one in node.asked)
     configs = {each.name: each.value for each in asked.configs}
     assert (asked.name, asked.num_partitions) == (TRANSACTIONS_TOPIC, 7)
     assert (asked.replication_factor, configs["min.insync.replicas"]) == told

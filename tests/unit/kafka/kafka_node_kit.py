@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import UUID
 
+from replog.access.principal import ANONYMOUS, ClientIdentity
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.config.server import ServerConfig
@@ -17,7 +18,6 @@ from replog.protocol.handlers.node import KafkaNode
 from replog.records import encode_batch
 from replog.testing import SimulatedFileSystem
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
-from tests.envelopes import CLIENT
 from tests.kafka.raw_client import RawClient
 
 PRODUCE_VERSION = 12  # the last one with names
@@ -62,7 +62,7 @@ class Served:
         """Makes a topic; returns its id."""
         entries = tuple(ConfigEntry(key.replace("_", "."), value) for key, value in configs.items())
         asked = CreateTopics((NewTopic(name, partitions, 1, configs=entries),))
-        made = await self.kafka.change(asked, 5000, CLIENT)
+        made = await self.kafka.change(asked, 5000, ClientIdentity(ANONYMOUS, "127.0.0.1"))
         assert made.topics[0].error is ErrorCode.NONE, made
         await self.until(lambda: name in self.kafka.image.topics_by_name)
         topic_id = self.kafka.image.topics_by_name[name].topic_id

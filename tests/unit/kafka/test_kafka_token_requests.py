@@ -28,6 +28,7 @@ from replog.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from tests.envelopes import ADMIN
 from tests.kafka.raw_client import RawClient
 from tests.unit.kafka.kafka_node_kit import Served, serving
+from tests.unit.kafka.rights_kit import BehindEverybody, govern
 from tests.unit.kafka.test_kafka_logins import KEYS, add, authenticate, handshake, in_thread, log_in, metadata
 from tests.unit.kafka.tls_kit import principals
 
@@ -204,14 +205,19 @@ async def allow(it: Served, kind: ResourceKind, name: str, operation: AclOperati
     await it.until(lambda: entry in it.kafka.image.acls.values())
 
 
-async def test_tokens_for_others_take_a_right_on_the_owner() -> None:
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_tokens_for_others_take_a_right_on_the_owner(is_behind: bool) -> None:
+    """Whether the broker refuses, or the controller what a broker lets through."""
     async with serving_tokens() as it:
-        bob = await logged_in(it, "bob")
+        authorizer, bob = it.kafka.authorizer, await logged_in(it, "bob")
+        if is_behind:
+            govern(it, BehindEverybody())
         for_alice = CreateDelegationTokenRequest("User", "alice", max_lifetime_ms=-1)
         refused = await create(it, bob, for_alice)
         assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
         assert (refused.principal_name, refused.token_requester_principal_name) == ("alice", "bob")
         assert refused.issue_timestamp_ms == refused.expiry_timestamp_ms == refused.max_timestamp_ms == -1
+        govern(it, authorizer)
         await allow(it, ResourceKind.USER, "User:alice", AclOperation.CREATE_TOKENS)
         made = await create(it, bob, for_alice)
         assert (made.principal_name, made.token_requester_principal_name) == ("alice", "bob")

@@ -1,7 +1,7 @@
 """Delegation tokens: CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48, KIP-373).
 
 Tokens are for who has shown an identity by something else than a token, over a connection that nobody can have made in its name: whoever has a token
-could keep itself tokens for ever.  Times are -1 in an answer where this node refuses, and 0 where the controller does, as in Kafka.
+could keep itself tokens for ever.  Times are -1 in an answer where this node or the lists refuse, and 0 where the controller has another reason, as in Kafka.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from replog.access.rights import Rights
 from replog.access.token_key import TokenKey
 from replog.controller.requests import CreateDelegationToken, ExpireDelegationToken, RenewDelegationToken
 from replog.errors import (
+    DelegationTokenAuthorizationError,
     DelegationTokenDisabledError,
     DelegationTokenRequestNotAllowedError,
     InvalidPrincipalTypeError,
@@ -89,6 +90,8 @@ async def create_delegation_token(
         made = await node.change(wish, node.request_timeout_ms, call.rights.client)
     except RetriableError:
         raise
+    except DelegationTokenAuthorizationError as error:
+        return refused(error, NO_TIME)
     except ReplogError as error:
         return refused(error, 0)
     token = made.token
