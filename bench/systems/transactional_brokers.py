@@ -12,7 +12,6 @@ from bench.systems.kafka.brokers import KafkaBrokers
 from bench.systems.kafka.client_process import CLIENTS, ClientProcess
 from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.shared_brokers import SharedBrokers
-from replog.protocol.served import SERVED
 
 
 class TransactionalSystem(System):
@@ -30,8 +29,6 @@ class TransactionalSystem(System):
         self._numbers = itertools.count(1)
 
     def missing(self) -> str | None:
-        if isinstance(self.brokers, ReplogBrokers) and not any(api.name == "EndTxn" for api in SERVED):
-            return "brokers of replog do not serve transactions"
         return self.brokers.missing() or CLIENTS["librdkafka"].missing()
 
     def start(self, directory: Path) -> None:

@@ -14,7 +14,8 @@ from confluent_kafka import Producer
 TIMEOUT_S = 300.0
 RECORD = bytes(100)
 POLL_EACH = 100
-BULK = {"linger.ms": "5", "batch.size": "1000000"}
+BULK = {"linger.ms": "50", "batch.size": "100000"}
+"""Full batches of some 900 records, in transactions as without: with a short linger a commit, which drains the queue, has smaller ones behind it."""
 
 
 class TransactionPeer:
