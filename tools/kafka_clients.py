@@ -2,7 +2,7 @@
 
 A test says by the mark `served` which cell it stands for.
 
-    python tools/kafka_clients.py            runs these tests (minutes; needs Java, Maven, Go, kcat) and writes what passed
+    python tools/kafka_clients.py            runs these tests (some ten minutes, as it says first; needs Java, Maven, Go, kcat) and writes what passed
     python tools/kafka_clients.py RESULTS    writes from a JUnit file that such a run has left
     python tools/kafka_clients.py --check    runs nothing: the page must have exactly the cells that tests stand for
 """
@@ -195,6 +195,11 @@ def main() -> int:
             return 0
         sys.stdout.write("docs/KAFKA_CLIENTS.md has other cells than the tests: run `python tools/kafka_clients.py`\n")
         return 1
+    if not arguments.results:
+        sys.stdout.write(
+            f"running {' '.join(TESTS)} first, some ten minutes: RESULTS of a run takes none, --check runs nothing\n"
+        )
+        sys.stdout.flush()
     PAGE.write_text(rewritten(text, passed(arguments.results) if arguments.results else run()), encoding="utf-8")
     sys.stdout.write("written: docs/KAFKA_CLIENTS.md\n")
     return 0
