@@ -114,8 +114,9 @@ def test_delete_topics(both: Sides, version: int) -> None:
 @pytest.mark.parametrize("version", CreatePartitionsRequest.VERSIONS)
 def test_create_partitions(both: Sides, version: int) -> None:
     topic, assigned = CreatePartitionsRequest.CreatePartitionsTopic, CreatePartitionsRequest.CreatePartitionsAssignment
-    grown, placed, wrong, same = (made(both) for _ in range(4))
-    topics = [topic(grown, 3, None), topic(placed, 2, [assigned([1])]), topic(wrong, 2, [assigned([99])])]
+    grown, placed, wrong, same, one, two = (made(both) for _ in range(6))
+    topics = [topic(one, 2, []), topic(two, 3, []), topic("missing", 2, [])]  # a list that is empty is not left out
+    topics += [topic(grown, 3, None), topic(placed, 2, [assigned([1])]), topic(wrong, 2, [assigned([99])])]
     topics += [topic(same, 1, None), topic("none", 2, None), topic("twice", 2, None), topic("twice", 2, None)]
     both.same(CreatePartitionsRequest(topics, TIMEOUT_MS), version, CreatePartitionsResponse)
 

@@ -286,7 +286,7 @@ class TopicControl:
         assignments = item.assignments or self._place(added_count, replication_factor)
         if len(assignments) != added_count:
             raise InvalidReplicaAssignmentError(
-                f'topic "{item.topic}" gets {added_count} partitions, assignments are given for {len(assignments)}'
+                f'topic "{item.topic}" gets {added_count} partitions, assignments are given for {sum(map(bool, assignments))}'
             )
         self._check_assignments(assignments, old_count, replication_factor)
         quota.take(added_count)

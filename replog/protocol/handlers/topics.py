@@ -188,10 +188,20 @@ def _new_partitions(
     topics: Iterable[CreatePartitionsRequest.CreatePartitionsTopic], repeated: Collection[str]
 ) -> tuple[NewPartitions, ...]:
     return tuple(
-        NewPartitions(topic.name, topic.count, tuple(tuple(one.broker_ids) for one in topic.assignments or ()))
+        NewPartitions(topic.name, topic.count, _assignments(topic.assignments))
         for topic in topics
         if topic.name not in repeated
     )
+
+
+def _assignments(
+    given: Iterable[CreatePartitionsRequest.CreatePartitionsAssignment] | None,
+) -> tuple[tuple[int, ...], ...]:
+    """Returns assignments for the controller, which chooses them where there are none.
+
+    An empty list leaves nothing to choose: it becomes one that is refused, as Kafka refuses it.
+    """
+    return () if given is None else tuple(tuple(one.broker_ids) for one in given) or ((),)
 
 
 def refuse_create_partitions(request: CreatePartitionsRequest, failure: Failure) -> CreatePartitionsResponse:

@@ -285,13 +285,15 @@ async def test_a_topic_that_is_named_in_two_ways_is_deleted_once() -> None:
 @pytest.mark.parametrize("version", CreatePartitionsRequest.VERSIONS)
 async def test_topics_grow(version: int) -> None:
     async with serving() as it:
-        for name in ("t", "placed", "same", "wrong"):
+        for name in ("t", "placed", "same", "wrong", "one", "two"):
             await it.create(name)
         wanted = [
             Grown("t", 3, None),
             Grown("placed", 2, [Assigned([1])]),
             Grown("same", 1, None),
             Grown("wrong", 2, [Assigned([9])]),
+            Grown("one", 2, []),
+            Grown("two", 3, []),
             Grown("none", 2, None),
             Grown("twice", 2, None),
             Grown("twice", 3, None),
@@ -307,6 +309,8 @@ async def test_topics_grow(version: int) -> None:
             "placed": ErrorCode.NONE,
             "same": ErrorCode.INVALID_PARTITIONS,
             "wrong": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "one": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "two": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "twice": ErrorCode.INVALID_REQUEST,
         }
