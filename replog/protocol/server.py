@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
@@ -175,27 +176,31 @@ class KafkaServer:
     async def _throttled(self, api: Served, request: object, call: Call, size: int) -> tuple[Response, float]:
         """Returns the answer to a request, and the seconds for which the client has to wait behind it.
 
-        A fetch is given no more than its quota lets a client take at once, so that no answer silences it for longer than that.
+        A fetch is given no more than its quota lets a client take at once, so that no answer silences it for longer than that.  A
+        produce counts before it is done: what comes behind one too many is not taken up meanwhile.
         """
+        due_s = 0.0
+        if isinstance(request, ProduceRequest) and (owed_s := self._counted(PRODUCER_BYTE_RATE, call, size)):
+            call.caller.rest(owed_s)
+            due_s = time.monotonic() + owed_s
         if isinstance(request, FetchRequest):
             burst = self.quotas.burst(CONSUMER_BYTE_RATE, call.caller.principal.name, call.client_id)
             if burst is not None:
                 request.max_bytes = max(1, min(request.max_bytes, int(burst)))
         response = await self._handle(api, request, call, size)
-        return response, self._taken(response, call, size)
+        owed_s = due_s and max(0.0, due_s - time.monotonic())
+        return response, self._taken(response, call, owed_s)
 
-    def _taken(self, response: Response, call: Call, size: int) -> float:
+    def _taken(self, response: Response, call: Call, owed_s: float) -> float:
         """Counts what a client took, tells it how long it has to wait, and returns that in seconds.
 
         Args:
             response: The answer to its request.
             call: The context of the request.
-            size: The size of the request in bytes.
+            owed_s: The seconds that it has to wait for what it sent.
         """
-        wait_s = max(getattr(response, _THROTTLE_TIME, 0) / 1000, self._time_taken(call))
-        if isinstance(response, ProduceResponse):
-            wait_s = max(wait_s, self._counted(PRODUCER_BYTE_RATE, call, size))
-        elif isinstance(response, FetchResponse):
+        wait_s = max(owed_s, getattr(response, _THROTTLE_TIME, 0) / 1000, self._time_taken(call))
+        if isinstance(response, FetchResponse):
             fetched_bytes = 0 if call.unread is None else call.unread.held_bytes
             wait_s = max(wait_s, self._counted(CONSUMER_BYTE_RATE, call, fetched_bytes))
         if wait_s and hasattr(response, _THROTTLE_TIME):

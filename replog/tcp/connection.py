@@ -94,9 +94,10 @@ class Caller:
         address: The address of the client; "" where it is not known.
         closed: The future that is done when the connection has ended; None: it has no end.
         in_order: The lock of a request that is taken up in several turns of the loop, and must not be overtaken meanwhile.
+        rest: The function that has no more requests of the connection taken up for so many seconds; those in flight go on.
     """
 
-    __slots__ = ("address", "closed", "in_order", "listener", "principal")
+    __slots__ = ("address", "closed", "in_order", "listener", "principal", "rest")
 
     def __init__(
         self,
@@ -104,8 +105,10 @@ class Caller:
         address: str = "",
         closed: asyncio.Future[None] | None = None,
         listener: str = CLIENT_LISTENER,
+        rest: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.principal = principal
+        self.rest = rest
         self.listener = listener
         self.address = address
         self.closed = closed
@@ -249,7 +252,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._login = login
         self._refusal: asyncio.TimerHandle | None = None  # is on its way to a client that is not believed
         is_known = not shows_identity and login is None
-        self._caller = Caller(ANONYMOUS, "", self.closed, listener) if is_known else None
+        self._caller = Caller(ANONYMOUS, "", self.closed, listener, self._mute) if is_known else None
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 
@@ -277,7 +280,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._enter(principal)
 
     def _enter(self, principal: Principal) -> None:
-        self._caller = Caller(principal, self._address, self.closed, self.listener)
+        self._caller = Caller(principal, self._address, self.closed, self.listener, self._mute)
         self._owner.note_known(self)
 
     def refuse_identity(self, reason: str) -> None:
@@ -640,6 +643,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _mute(self, mute_s: float) -> None:
         """Takes nothing up for a time; a shorter one that comes meanwhile does not end it."""
+        if self._transport is None:
+            return
         if self._unmute is not None:
             if self._unmute.when() >= self._loop.time() + mute_s:
                 return

@@ -20,7 +20,7 @@ from replog.tcp import connection as connection_module
 from replog.tcp import listener as listener_module
 from replog.tcp import transfer_room as transfer_room_module
 from replog.tcp.answers import Answer
-from replog.tcp.connection import RequestServer, ServerConnection
+from replog.tcp.connection import Caller, RequestServer, ServerConnection
 from replog.tcp.idle_connections import IdleConnections
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.transfer_room import TransferRoom
@@ -533,6 +533,27 @@ async def test_a_throttled_client_is_taken_up_again_after_its_time() -> None:
         assert asyncio.get_running_loop().time() - began_s > 0.05
         it.script.finish(2)
         assert await client.answers(1) == [2]
+
+
+async def test_nothing_is_taken_up_behind_a_request_that_is_one_too_many() -> None:
+    """Example: 64 produces in flight were done before the connection of a throttled producer rested."""
+    script = Script()
+
+    async def serve(frame: memoryview, caller: object) -> Answer | None:
+        assert isinstance(caller, Caller)
+        if not script.begun:
+            caller.rest(30)
+        return await script.serve(frame, caller)
+
+    async with serving(serve=serve) as it:
+        client = await it.client()
+        client.writer.write(request(0))
+        await script.until(lambda: 0 in script.gates)
+        client.writer.write(request(1))
+        await quiet_for(0.05)
+        assert script.begun == [0]
+        script.finish(0)
+        assert await client.answers(1) == [0], "what is in flight is answered"
 
 
 async def test_a_shorter_time_does_not_end_a_longer_one() -> None:
