@@ -17,7 +17,7 @@ from replog.access.rights import Rights
 from replog.errors import BrokerNotAvailableError, ErrorCode
 from replog.metadata.image import MetadataImage
 from replog.protocol.audit import Audit
-from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode
 from replog.protocol.rights.needs import Each, Need, Resource, Right
 from replog.protocol.written_steps import WrittenElements
 
@@ -106,7 +106,7 @@ async def _divided(each: Each, api: Answering, node: KafkaNode, request: Any, ri
         if failure is None:
             allowed.append(thing)
         else:
-            told += _told(each, api, request, thing, failure)
+            told += _told(each, api, request, thing, _without_name(each, rights, thing, failure))
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)
     return (request if len(allowed) == len(things) else replace(request, **{each.asked: allowed})), told
@@ -122,6 +122,14 @@ def _failure(
         if known[resource] is not None:
             return known[resource]
     return None
+
+
+def _without_name(each: Each, rights: Rights, thing: Any, failure: Failure) -> Failure:
+    """Returns the failure of a topic that is asked for by its id without the name, which is not known to whoever asks."""
+    topic_id = getattr(thing, "topic_id", NO_TOPIC_ID)
+    if failure.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED or topic_id == NO_TOPIC_ID:
+        return failure
+    return Failure(failure.code, str(rights.error(each.operation, ResourceKind.TOPIC, f"of the id {topic_id}")))
 
 
 def _told(each: Each, api: Answering, request: Any, thing: Any, failure: Failure) -> Iterable[Any]:

@@ -134,6 +134,23 @@ async def test_topics_by_id_are_refused_by_their_names() -> None:
         assert [told[each] for each in wanted] == [0, NO_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
+async def test_the_name_of_a_topic_that_is_asked_for_by_its_id_is_not_told() -> None:
+    async with guarded() as (it, _):
+        topic_id = it.kafka.image.topics_by_name["secret"].topic_id
+        produced = _produce("")
+        produced.topic_data[0].topic_id = topic_id
+        (topic,) = (await it.ask(produced, 13, ProduceResponse)).responses
+        state = DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)
+        (gone,) = (await it.ask(DeleteTopicsRequest([state], timeout_ms=5000), 6, DeleteTopicsResponse)).responses
+        for code, text in (
+            (topic.partition_responses[0].error_code, topic.partition_responses[0].error_message),
+            (gone.error_code, gone.error_message),
+        ):
+            assert code == NO_TOPIC
+            assert str(topic_id) in text
+            assert "secret" not in text
+
+
 async def test_transactional_batches_need_the_transactional_id() -> None:
     async with guarded((WRITE, TOPIC, "mine")) as (it, authorizer):
         request = _produce(
