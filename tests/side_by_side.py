@@ -19,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 SHARE_NOTHING = (
     "tests/spark/test_spark_examples.py",
+    "tests/kafka/test_kafka_controller_rights_alike.py",
     "tests/kafka/test_kafka_full_groups_alike.py",
     "tests/kafka/test_kafka_rights_alike.py",
     "tests/kafka/test_kafka_tokens_alike.py",

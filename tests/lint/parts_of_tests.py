@@ -25,6 +25,7 @@ STARTED_ONCE = {
 
 OF_ITS_OWN = {
     "tests/spark/test_spark_examples.py": "starts sessions of its own",
+    "tests/kafka/test_kafka_controller_rights_alike.py": "nodes with access control lists of their own",
     "tests/kafka/test_kafka_full_groups_alike.py": "brokers with keys of their own",
     "tests/kafka/test_kafka_rights_alike.py": "brokers with access control lists of their own",
     "tests/kafka/test_kafka_tokens_alike.py": "brokers with users of their own",
