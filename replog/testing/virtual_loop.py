@@ -144,8 +144,10 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     # what asyncio's own loop calls them
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _scheduled: list[tuple[float, asyncio.TimerHandle]]  # with their times, which compare without a call
     _stopping: bool
+    _closed: bool
+    _check_closed: Callable[[], None]
     _timer_cancelled_count: int
 
     def __init__(self, rng: Random, *, steps_max: int = STEPS_MAX) -> None:
@@ -252,6 +254,29 @@ class VirtualLoop(base_events.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            self._check_closed()  # raises
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if self._closed:
+            self._check_closed()  # raises
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 -- what asyncio's own loop does
+        heapq.heappush(self._scheduled, (when, timer))
+        return timer
+
+    def get_debug(self) -> bool:
+        """Tells that there is no debug mode: what it looks for, blocking calls and other threads, is not there."""
+        return False
+
     def create_future(self) -> asyncio.Future[Any]:
         return _VirtualFuture(loop=self)
 
@@ -291,35 +316,32 @@ class VirtualLoop(base_events.BaseEventLoop):
         if not ready and not self._stopping:
             if not timers:
                 raise DeadlockError(f"nothing is ready and no timer runs, after {self.steps} steps")
-            self._now = max(self._now, timers[0].when())
-        while timers and timers[0].when() <= self._now:
-            handle = heapq.heappop(timers)
-            handle._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 -- what asyncio's own loop does
-            ready.append(handle)
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            timer = heapq.heappop(timers)[1]
+            timer._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 -- what asyncio's own loop does
+            ready.append(timer)
         for _ in range(len(ready)):
-            self._step(ready.popleft())
-
-    def _step(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
-            return
-        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # noqa: SLF001 -- there is no other way to know whose it is
-        if process is not None and not process.admits(handle):
-            return
-        self.steps += 1
-        if self.steps > self._steps_max:
-            raise TooManyStepsError(f"{self.steps} steps, at {self._now:.3f} s; the last one: {handle!r}")
-        self._now += STEP_S
-        self.trace = zlib.crc32(b"%d" % self.now_us, self.trace)
-        handle._run()  # noqa: SLF001 -- what asyncio's own loop does
+            handle = ready.popleft()
+            if handle._cancelled:  # noqa: SLF001 -- a call a step less
+                continue
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # noqa: SLF001 -- there is no other way to know whose it is
+            if process is not None and not process.admits(handle):
+                continue
+            self.steps += 1
+            if self.steps > self._steps_max:
+                raise TooManyStepsError(f"{self.steps} steps, at {self._now:.3f} s; the last one: {handle!r}")
+            self._now += STEP_S
+            self.trace = zlib.crc32(b"%d" % int(self._now * 1_000_000 + 0.5), self.trace)
+            handle._run()  # noqa: SLF001 -- what asyncio's own loop does
 
     def _drop_cancelled_timers(self) -> None:
-        timers = self._scheduled
-        if self._timer_cancelled_count > max(_CANCELLED_TIMERS_MAX, len(timers) // 2):
-            alive = [timer for timer in timers if not timer.cancelled()]
-            heapq.heapify(alive)
-            timers[:] = alive
+        timers, count = self._scheduled, self._timer_cancelled_count
+        if count > _CANCELLED_TIMERS_MAX and count > len(timers) // 2:
+            timers[:] = [entry for entry in timers if not entry[1].cancelled()]
+            heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while timers and timers[0].cancelled():
+        while timers and timers[0][1].cancelled():
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)
 
