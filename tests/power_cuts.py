@@ -56,7 +56,18 @@ class Once:
             disk: What was written, what is durable, and what is in between count; nothing is open, and no fault is to come.
             others: All else that the check depends on: what is promised of the disk, which check it is.
         """
-        state = hash((pickle.dumps((disk._disk, disk.capacity_bytes)), others))
-        is_first = state not in self._seen
+        return self._is_new(hash((pickle.dumps((disk._disk, disk.capacity_bytes)), others)))
+
+    def is_first_image(self, disk: SimulatedFileSystem, *others: Hashable) -> bool:
+        """Tells whether no disk with these files came before.
+
+        Args:
+            disk: What was written counts, for a check that cuts no power: it cannot know what of it is durable.
+            others: All else that the check depends on.
+        """
+        return self._is_new(hash((frozenset(disk.image().items()), others)))
+
+    def _is_new(self, state: int) -> bool:
+        is_new = state not in self._seen
         self._seen.add(state)
-        return is_first
+        return is_new

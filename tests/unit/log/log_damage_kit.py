@@ -255,7 +255,7 @@ def judge(stopped: Machine, disk: SimulatedFileSystem, path: str) -> Outcome:
 
 def _check_fixpoint(stopped: Machine, disk: SimulatedFileSystem, end: int) -> None:
     batches = stopped.replica.expected.history.batches
-    if not MENDED.is_first(disk, batches, end):
+    if not MENDED.is_first_image(disk, batches, end):
         return
     _, log = open_replica(disk.copied())
     assert log.log_end_offset == end
