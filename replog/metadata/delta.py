@@ -47,7 +47,7 @@ from replog.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
-from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 _AccessRecord: TypeAlias = (
     ClientQuotaRecord
@@ -135,7 +135,7 @@ class MetadataDelta:
         """The delegation tokens that changed, by id; None: it is gone."""
         self.changed_features: dict[str, int | None] = {}
         """Level of every feature that changed; None: no longer known, which only a snapshot can say."""
-        self.changed_controllers: dict[int, ControllerRegistration | None] = {}
+        self.changed_controllers: dict[int, RegisterControllerRecord | None] = {}
         """Newest registration of every controller that registered; None: no longer known, which only a snapshot can say."""
         self.changed_acls: dict[UUID, AclEntry | None] = {}
         """Every entry of an access control list that is new, by its id; None: it is gone."""
@@ -278,7 +278,7 @@ class MetadataDelta:
                 drained = {*self.drained_brokers, record.broker_id}
                 self.drained_brokers = frozenset(drained if record.drained else drained - {record.broker_id})
             case RegisterControllerRecord():
-                self.changed_controllers[record.controller_id] = ControllerRegistration.from_record(record)
+                self.changed_controllers[record.controller_id] = record
             case _ as unreachable:
                 assert_never(unreachable)
 

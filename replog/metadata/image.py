@@ -36,7 +36,7 @@ from replog.metadata.records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 from replog.waiting.sorting import sorted_in_pieces
 
 ConfigResource: TypeAlias = tuple[ResourceType, str]
@@ -60,7 +60,7 @@ def _no_brokers() -> Mapping[int, BrokerRegistration]:
     return {}
 
 
-def _no_controllers() -> Mapping[int, ControllerRegistration]:
+def _no_controllers() -> Mapping[int, RegisterControllerRecord]:
     return {}
 
 
@@ -129,7 +129,7 @@ class MetadataImage(Struct, frozen=True):
     features: Mapping[str, int] = field(default_factory=_no_features)
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=_no_users)
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=_no_tokens)
-    controllers: Mapping[int, ControllerRegistration] = field(default_factory=_no_controllers)
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=_no_controllers)
     drained_brokers: frozenset[int] = frozenset()
     acls: Mapping[UUID, AclEntry] = field(default_factory=_no_acls)
     open_transaction: tuple[MetadataRecord, ...] | None = None
@@ -182,7 +182,6 @@ NO_BROKER: Final = -1
 """Stands where a producer ids record names who asked: an image does not know any more."""
 
 _broker_values = attrgetter(*RegisterBrokerRecord.__struct_fields__)
-_controller_values = attrgetter(*RegisterControllerRecord.__struct_fields__)
 _partition_values = attrgetter(*PartitionRecord.__struct_fields__[2:])  # all but its place
 
 
@@ -208,7 +207,7 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for broker_id in sorted(image.brokers):
         yield RegisterBrokerRecord(*_broker_values(image.brokers[broker_id]))
     for controller_id in sorted(image.controllers):
-        yield RegisterControllerRecord(*_controller_values(image.controllers[controller_id]))
+        yield image.controllers[controller_id]
     for broker_id in sorted(image.drained_brokers):
         yield DrainBrokerRecord(broker_id, drained=True)
     for name in sorted_in_pieces(image.topics_by_name):

@@ -7,10 +7,9 @@ controller that writes a change and the broker that replays it cannot come to di
 from __future__ import annotations
 
 from typing import TypeVar
-from uuid import UUID
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
@@ -21,47 +20,21 @@ from replog.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
-    SupportedFeature,
 )
 
 _T = TypeVar("_T")
 
 
-class BrokerRegistration(Struct, frozen=True, gc=False):
-    """One incarnation of a broker.
+class BrokerRegistration(RegisterBrokerRecord, frozen=True, gc=False):
+    """One incarnation of a broker, as it was registered and as changes have made it.
 
     `broker_epoch` is the metadata offset at which the incarnation was registered: unique, and higher for a later one.
     """
 
-    broker_id: int
-    incarnation_id: UUID
-    broker_epoch: int
-    host: str
-    port: int
-    log_dirs: tuple[UUID, ...]
-    rack: str | None = None
-    fenced: bool = True
-    in_controlled_shutdown: bool = False
-    supported_features: tuple[SupportedFeature, ...] = ()
-    endpoints: tuple[BrokerEndpoint, ...] = ()
-
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
         """Returns the registration as `record` states it."""
-        return cls(
-            broker_id=record.broker_id,
-            incarnation_id=record.incarnation_id,
-            broker_epoch=record.broker_epoch,
-            host=record.host,
-            port=record.port,
-            log_dirs=record.log_dirs,
-            rack=record.rack,
-            fenced=record.fenced,
-            in_controlled_shutdown=record.in_controlled_shutdown,
-            supported_features=record.supported_features,
-            endpoints=record.endpoints,
-        )
+        return cls(*astuple(record))
 
     @property
     def is_active(self) -> bool:
@@ -87,27 +60,6 @@ class BrokerRegistration(Struct, frozen=True, gc=False):
             fenced=_changed(self.fenced, change.fenced),
             in_controlled_shutdown=_changed(self.in_controlled_shutdown, change.in_controlled_shutdown),
             endpoints=_changed(self.endpoints, change.endpoints),
-        )
-
-
-class ControllerRegistration(Struct, frozen=True, gc=False):
-    """One incarnation of a controller."""
-
-    controller_id: int
-    incarnation_id: UUID
-    host: str
-    port: int
-    supported_features: tuple[SupportedFeature, ...] = ()
-
-    @classmethod
-    def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
-        """Returns the registration as `record` states it."""
-        return cls(
-            controller_id=record.controller_id,
-            incarnation_id=record.incarnation_id,
-            host=record.host,
-            port=record.port,
-            supported_features=record.supported_features,
         )
 
 
@@ -141,18 +93,7 @@ class PartitionRegistration(Struct, frozen=True, gc=False):
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
         """Returns the partition as `record` states it."""
-        return cls(
-            replicas=record.replicas,
-            isr=record.isr,
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            elr=record.elr,
-            last_known_elr=record.last_known_elr,
-            leader_recovery_state=record.leader_recovery_state,
-            adding_replicas=record.adding_replicas,
-            removing_replicas=record.removing_replicas,
-        )
+        return cls(*astuple(record)[2:])  # all but its place
 
     @property
     def is_reassigning(self) -> bool:

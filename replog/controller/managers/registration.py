@@ -35,7 +35,7 @@ from replog.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from replog.metadata.registrations import BrokerRegistration, ControllerRegistration
+from replog.metadata.registrations import BrokerRegistration
 
 
 class RegistrationControl:
@@ -194,9 +194,7 @@ class RegistrationControl:
         record = RegisterControllerRecord(
             request.controller_id, request.incarnation_id, request.host, request.port, request.supported_features
         )
-        is_new = self._controllers.registrations.get(request.controller_id) != ControllerRegistration.from_record(
-            record
-        )
+        is_new = self._controllers.registrations.get(request.controller_id) != record
         return Result((record,) if is_new else (), RegisterControllerResponse())
 
 

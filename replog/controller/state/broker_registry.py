@@ -14,7 +14,7 @@ from replog.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from replog.metadata.registrations import BrokerRegistration, ControllerRegistration
+from replog.metadata.registrations import BrokerRegistration
 from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineHashSet, TimelineObject
 
 
@@ -153,9 +153,9 @@ class ControllerRegistry:
     """The newest incarnation of each controller, changed by `replay` only."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
-        self.registrations: TimelineHashMap[int, ControllerRegistration] = TimelineHashMap(registry)
+        self.registrations: TimelineHashMap[int, RegisterControllerRecord] = TimelineHashMap(registry)
 
-    def all(self) -> list[ControllerRegistration]:
+    def all(self) -> list[RegisterControllerRecord]:
         """Returns every registration, by controller id."""
         return sorted(self.registrations.values(), key=lambda registration: registration.controller_id)
 
@@ -165,4 +165,4 @@ class ControllerRegistry:
 
     def replay(self, record: RegisterControllerRecord) -> None:
         """Registers a controller, or a new incarnation of it."""
-        self.registrations[record.controller_id] = ControllerRegistration.from_record(record)
+        self.registrations[record.controller_id] = record
