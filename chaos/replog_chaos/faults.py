@@ -11,11 +11,9 @@ from replog_chaos.fault import Fault
 from replog_chaos.network_faults import NAMESPACE_FAULTS, NETWORK_FAULTS
 from replog_chaos.process_faults import PROCESS_FAULTS
 from replog_chaos.reassign_faults import REASSIGN_FAULTS
-from replog_chaos.topic_faults import TOPIC_FAULTS
 
 FAULTS: Mapping[str, Fault] = {
     **PROCESS_FAULTS,
-    **TOPIC_FAULTS,
     **REASSIGN_FAULTS,
     **NETWORK_FAULTS,
     **DISK_FAULTS,

@@ -1,4 +1,4 @@
-"""Nodes that die while a partition moves.
+"""Nodes that die while a partition moves, or while a topic is deleted and made anew under load.
 
 A second topic with one partition lives on two brokers and is written all the time.  It is moved from the one that leads it
 to a third, throttled, so that the move takes some seconds; in the middle of them a process dies.  The partition must
@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from replog.client.admin.operations import CLUSTER
-from replog.errors import ErrorCode
+from replog.errors import ErrorCode, InvariantViolationError
 from replog.errors.from_code import error_from_code
 from replog_chaos.fault import Fault, FaultMissedError, Target, until
 from replog_chaos.load import Load
@@ -26,6 +26,9 @@ FILL_RECORD_BYTES = 50_000
 THROTTLE = "leader.replication.throttled.rate"
 THROTTLE_BYTES_PER_S = 1_000_000
 """The 8 MB that the partition begins with take 8 s."""
+
+PARTITIONS_COUNT = 3
+CONFIGS: Mapping[str, object] = {"min.insync.replicas": 2}
 
 _numbers = itertools.count(1)
 
@@ -146,7 +149,37 @@ async def _kill_controller(target: Target) -> AsyncIterator[list[int]]:
         yield nodes
 
 
+@asynccontextmanager
+async def _recreate_topic(target: Target) -> AsyncIterator[list[int]]:
+    """Deletes a topic and creates it anew; a broker comes back with folders of the old one, named as the new one's."""
+    loop = asyncio.get_running_loop()
+    name = f"recreated-{next(_numbers)}"
+    node_id = await target.leader()
+    old = await target.admin.create_topic(name, PARTITIONS_COUNT, 3, CONFIGS)
+    async with Load(target.bootstrap_servers, name, PARTITIONS_COUNT, RATE_PER_S) as load:
+        await load.wait_flowing(loop.time())
+        await target.cluster.kill(node_id)
+        await load.wait_flowing(loop.time())
+        await target.admin.delete_topic(name)
+        if load.bury(f"{name} (deleted)") == 0:
+            raise FaultMissedError(f"nothing was acknowledged in {name} before it was deleted")
+        new = await target.admin.create_topic(name, PARTITIONS_COUNT, 3, CONFIGS)
+        if new.topic_id == old.topic_id:
+            raise InvariantViolationError(f"{name} was created anew with the topic id of the deleted one")
+        await load.wait_flowing(loop.time())
+        yield [node_id]
+        target.cluster.start_node(node_id)
+        await target.admin.wait_until_in_sync(name)
+        await load.wait_flowing(loop.time())
+    await load.read_back()
+    target.anomalies.extend(load.history.check())
+    await target.admin.delete_topic(name)
+
+
 REASSIGN_FAULTS: Mapping[str, Fault] = {
+    "recreate-topic": Fault(
+        "a second topic deleted and created anew under its own load, while one of its brokers is dead", _recreate_topic
+    ),
     "reassign-kill-source": Fault("kill -9 of the leader that a partition moves away from", _kill_source),
     "reassign-kill-target": Fault("kill -9 of the broker that a partition moves to", _kill_goal),
     "reassign-kill-controller": Fault(

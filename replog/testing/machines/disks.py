@@ -86,7 +86,7 @@ def disk_is_missing(
 
 
 def mount_command(*command: str) -> None:
-    """Runs a command.  Raises: DiskNotAvailableError: it fails, or is not permitted."""
+    """Runs a command.  Raises: DiskNotAvailableError: The command fails, or is not permitted."""
     done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 -- commands of this file
     if done.returncode:
         raise DiskNotAvailableError(
