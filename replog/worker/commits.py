@@ -8,6 +8,7 @@ what happens                                     what becomes of results and off
 ================================================ ===================================================================================
 the process dies                                 the open transaction is aborted; who has the partition next waits for that, and begins
                                                  at the offset that is committed
+a topic refuses a result                         halves of it are tried, down to one record: that one has failed
 the transaction fails, and another may not       it is aborted; the results are kept, and sent in the next one
 the member was put out of its group              the coordinator refuses its offsets (KIP-447): aborted, and the results are dropped
 another producer has the transactional id        aborted; the worker ends
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import uuid4
 
 from replog.client.arguments import require_partition
@@ -36,6 +38,7 @@ from replog.errors import (
     InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidRequestError,
+    InvalidTimestampError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     RecordTooLargeError,
@@ -46,7 +49,7 @@ from replog.errors import (
 )
 from replog.errors.choices import require_at_least
 from replog.records import encode_batch
-from replog.worker.assigned import Assigned
+from replog.worker.assigned import Assigned, FinishedRecord
 from replog.worker.results import ResultRecord, Results
 
 if TYPE_CHECKING:
@@ -79,6 +82,11 @@ _PASSING = (
     OutOfOrderSequenceError,
 )
 """What has aborted a transaction, and says nothing against the next one."""
+
+_REFUSALS = (InvalidTimestampError, InvalidRecordError, RecordTooLargeError)
+"""What a topic says against a record: another attempt, or another start, would be of no use."""
+
+_Part: TypeAlias = tuple[Assigned, FinishedRecord]
 
 _log = logging.getLogger(__name__)
 
@@ -288,10 +296,10 @@ class TransactionCommits:
             if self._is_over or not wanted:
                 return False
             self._due_count = self._due_bytes = 0
-            ready = {each: tuple(each.ready) for each in wanted}
+            parts = [(each, done) for each in wanted for done in each.ready]
             self._is_over = True  # until it is known what has become of it, also where this is cancelled
             try:
-                await self._carry_out(_Holding(consumer, wanted), ready)
+                await self._commit(consumer, wanted, parts)
             except ReplogError as error:
                 if not _is_passing(error):
                     raise
@@ -299,19 +307,47 @@ class TransactionCommits:
                 self._is_over, self._is_failing = False, True
                 return False
             self._is_over = self._is_failing = False
-            for partition, offset in wanted.items():
-                partition.commit(offset, len(ready[partition]))
-            return any(ready.values())
+            return bool(parts)
 
-    async def _carry_out(self, holding: _Holding, ready: Mapping[Assigned, Iterable[ResultRecord]]) -> None:
+    async def _commit(self, consumer: OffsetsSource, wanted: Mapping[Assigned, int], parts: Sequence[_Part]) -> None:
+        """Commits offsets and the results up to them; where a topic refuses some of these, halves, until it is known whose they are.
+
+        Args:
+            consumer: The consumer.
+            wanted: The offsets.
+            parts: The records with results below the offsets, in order.
+
+        Raises:
+            HandlerFailedError: A record's results are refused, and there is nowhere to go with it.
+            ReplogError: As `commit`; what was committed before is noted.
+        """
+        try:
+            await self._carry_out(_Holding(consumer, wanted), [each for _, done in parts for each in done.results])
+        except ReplogError as error:
+            refusal = _cause_of(error)
+            if not isinstance(refusal, _REFUSALS) or not parts:
+                raise
+            if len(parts) == 1:
+                done = parts[0][1]
+                if done.give_up is None:
+                    raise
+                done.results, done.give_up = done.give_up(refusal), None
+                await self._commit(consumer, wanted, parts)
+                return
+            middle = len(parts) // 2
+            for half in (parts[:middle], parts[middle:]):
+                await self._commit(consumer, {each: done.end_offset for each, done in half}, half)
+            return
+        counts = Counter(each for each, _ in parts)
+        for partition, offset in wanted.items():
+            partition.commit(offset, counts[partition])
+
+    async def _carry_out(self, holding: _Holding, results: Iterable[ResultRecord]) -> None:
         producer = self._started()
         holding.member_offsets()  # else what was sent for nothing would be aborted
         async with producer.transaction() as transaction:
-            for records in ready.values():
-                for each in records:
-                    await producer.send(
-                        each.topic, each.value, each.key, each.partition, each.timestamp_ms, each.headers
-                    )
+            for each in results:
+                await producer.send(each.topic, each.value, each.key, each.partition, each.timestamp_ms, each.headers)
             await transaction.commit_offsets(holding)
 
     def _started(self) -> Producer:
@@ -352,12 +388,16 @@ class _Holding:
         return self._consumer.member_offsets({each.partition: offset for each, offset in self._wanted.items()})
 
 
+def _cause_of(error: BaseException) -> BaseException:
+    """Returns what has aborted a transaction."""
+    while isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def _is_passing(error: ReplogError) -> bool:
     """Whether a transaction that has failed was certainly aborted, and the next one may be committed."""
-    cause: BaseException | None = error
-    while isinstance(cause, TransactionAbortableError) and cause.__cause__ is not None:
-        cause = cause.__cause__
-    return isinstance(cause, (TransactionAbortableError, *_PASSING))
+    return isinstance(_cause_of(error), (TransactionAbortableError, *_PASSING))
 
 
 def commits_of(

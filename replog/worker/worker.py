@@ -36,7 +36,7 @@ from replog.errors import (
 )
 from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.errors.texts import error_text
-from replog.worker.assigned import Assigned
+from replog.worker.assigned import Assigned, GiveUp
 from replog.worker.commits import commits_of
 from replog.worker.failed_records import FailedRecords
 from replog.worker.handlers import CodecNotReadyError, Handler, check_handler, decoding, is_async
@@ -367,7 +367,7 @@ class Worker(Generic[K, V]):
             attempts = 0
             backoff = Backoff(self._rng, min_ms=self._backoff_ms, max_ms=BACKOFF_MAX_MS)
             while not assigned.is_gone.is_set():
-                error = await self._attempt(assigned, record)
+                error = await self._attempt(assigned, record, attempts + 1)
                 if error is None:
                     return
                 if isinstance(error, RecordDecodeError) and error.record is record:  # not one of the handler's own
@@ -391,7 +391,7 @@ class Worker(Generic[K, V]):
             self._waiting_bytes -= _size(record)
             self._has_room.set()
 
-    async def _attempt(self, assigned: Assigned, record: ConsumerRecord) -> BaseException | None:
+    async def _attempt(self, assigned: Assigned, record: ConsumerRecord, number: int) -> BaseException | None:
         """Calls the handler once there is a place for it; returns what it raised."""
         await self._wait_for_commits(assigned, record.offset)
         async with self._slots:
@@ -419,7 +419,7 @@ class Worker(Generic[K, V]):
                     results.end()
                 assigned.end()
             self._tell(self._observer.on_handled, record, time.monotonic() - begun_s)
-            self._finish(assigned, record, sent)
+            self._finish(assigned, record, sent, partial(self._refused, record, number))
             return None
 
     @property
@@ -436,8 +436,14 @@ class Worker(Generic[K, V]):
             with suppress(TimeoutError):
                 await asyncio.wait_for(assigned.is_gone.wait(), COMMITS_PAUSE_S)
 
-    def _finish(self, assigned: Assigned, record: ConsumerRecord, results: Sequence[ResultRecord]) -> None:
-        assigned.finish(record.offset, results)
+    def _finish(
+        self,
+        assigned: Assigned,
+        record: ConsumerRecord,
+        results: Sequence[ResultRecord],
+        give_up: GiveUp | None = None,
+    ) -> None:
+        assigned.finish(record.offset, results, give_up, 0 if give_up is None else _size(record))
         if results:
             self._commits.note(results)
 
@@ -477,9 +483,7 @@ class Worker(Generic[K, V]):
     ) -> None:
         """Writes a record to where it goes after it has failed.  Raises: As `FailedRecords.hand_over`."""
         if self._commits.producer is not None:
-            placed = self._failed.place(record, error, attempts, is_final=is_final)
-            self._tell(self._observer.on_moved, record, error, placed.topic)
-            self._finish(assigned, record, [placed])
+            self._finish(assigned, record, self._placed(record, error, attempts, is_final=is_final))
             return
         assigned.begin()  # a partition that goes waits for this
         try:
@@ -488,6 +492,18 @@ class Worker(Generic[K, V]):
             assigned.end()
         self._tell(self._observer.on_moved, record, error, topic)
         assigned.finish(record.offset)
+
+    def _placed(
+        self, record: ConsumerRecord, error: BaseException, attempts: int, *, is_final: bool
+    ) -> Sequence[ResultRecord]:
+        """Returns what is to be committed with a record that has failed.  Raises: As `FailedRecords.place`."""
+        placed = self._failed.place(record, error, attempts, is_final=is_final)
+        self._tell(self._observer.on_moved, record, error, placed.topic)
+        return [placed]
+
+    def _refused(self, record: ConsumerRecord, attempts: int, error: BaseException) -> Sequence[ResultRecord]:
+        """Lets a record have failed whose results their topic has refused, when its handler had returned."""
+        return self._placed(record, error, attempts, is_final=False)
 
     def _tell(self, hear: Callable[..., None], *facts: object) -> None:
         """Tells the observer."""

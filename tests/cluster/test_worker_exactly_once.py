@@ -23,7 +23,7 @@ from replog.client import ConsumerRecord
 from replog.client.groups.consumer_membership import LEAVING_EPOCH
 from replog.client.groups.coordinator import Coordinator
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.errors import GroupIdNotFoundError, InvalidTimestampError, ProducerFencedError, TransactionAbortableError
+from replog.errors import GroupIdNotFoundError, HandlerFailedError, ProducerFencedError
 from replog.worker import DeadLetter, Results
 from replog.worker.commits import TransactionCommits
 from tests.lint import page_examples
@@ -183,25 +183,26 @@ async def test_a_result_without_the_key_that_its_topic_needs_is_its_records_fail
     assert (letter.value, told and "has no key" in told.error) == (b"6", True)
 
 
-async def test_a_result_that_its_topic_does_not_take_ends_the_worker(servers: str) -> None:
+async def test_a_result_that_its_topic_refuses_is_its_records_failure(servers: str) -> None:
+    """Also where only the broker can know it: by its clock, when the handler has returned."""
+
     def handle(record: ConsumerRecord, results: Results) -> None:
-        results.send("keyed", b"x", b"key", timestamp_ms=0 if record.value == b"6" else None)
+        results.send("strict", record.value, b"key", timestamp_ms=0 if record.value in {b"6", b"7"} else None)
 
     async with Admin(servers) as admin:
-        await admin.create_topic("keyed", 1, configs={"message.timestamp.before.max.ms": "60000"})
+        await admin.create_topic("strict", 1, configs={"message.timestamp.before.max.ms": "60000"})
     await fill(servers, 20)
-    async with asyncio.timeout(DEADLINE_S):
-        with pytest.raises(TransactionAbortableError, match="timestamp") as raised:
+    with pytest.raises(HandlerFailedError, match=r"message\.timestamp\.before\.max\.ms"):
+        async with asyncio.timeout(DEADLINE_S):
             await worker(servers, handle).run()
-    assert isinstance(raised.value.__cause__, InvalidTimestampError)
-    async with Producer(servers) as producer:
-        end = await producer.send_and_wait("keyed", b"", b"end")
-    async with Consumer(servers) as consumer:
-        await consumer.assign_topic("keyed")
-        found: list[ConsumerRecord] = []
-        while consumer.position(("keyed", 0)) <= end.offset:
-            found += await consumer.poll()
-    assert len(found) - 1 == sum((await committed(servers)).values())
+    given = worker(servers, handle, dead_letter_topic="dead")
+    await work_until(given, is_committed(servers, {0: 10, 1: 10}))
+    letters = await read_all(servers, "dead")
+    told = [DeadLetter.from_headers(each.headers) for each in letters]
+    assert sorted(each.value or b"" for each in letters) == [b"6", b"7"]
+    assert all(each and each.attempts == 1 and "InvalidTimestampError" in each.error for each in told)
+    written = Counter(int(record.value or b"") for record in await read_all(servers, "strict"))
+    assert written == Counter(set(range(20)) - {6, 7})
 
 
 async def test_a_commit_that_breaks_ends_the_worker(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:

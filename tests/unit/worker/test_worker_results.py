@@ -16,6 +16,7 @@ from replog.errors import (
     ConfigError,
     InvalidProducerIdMappingError,
     InvalidRequestError,
+    InvalidTimestampError,
     ProducerFencedError,
     RecordTooLargeError,
     ReplogError,
@@ -127,9 +128,9 @@ def test_results_are_ready_when_all_before_them_are_done() -> None:
     assert (list(assigned.ready), assigned.to_commit) == ([], None)
     held_bytes = assigned.held_bytes
     assigned.finish(5, [result(b"5"), result(b"5")])
-    assert [each.value for each in assigned.ready] == [b"5", b"5", b"7"]
+    assert [each.value for done in assigned.ready for each in done.results] == [b"5", b"5", b"7"]
     assert assigned.held_bytes == 3 * held_bytes
-    assigned.commit(8, 3)
+    assigned.commit(8, 2)
     assert (len(assigned.ready), assigned.held_bytes) == (0, 0)
 
 
@@ -346,3 +347,51 @@ def test_the_settings_may_have_a_transactional_id() -> None:
     )
     assert isinstance(worker._commits, TransactionCommits)
     assert worker._commits._settings["transactional_id"] == "own"
+
+
+@pytest.mark.parametrize("bad", [{0}, {3}, {6}, {2, 3}, set(range(7))])
+async def test_only_records_whose_results_are_refused_have_failed(
+    log: Log, commits: TransactionCommits, bad: set[int]
+) -> None:
+    """Each of the others is committed once, in order, and offsets never pass one that is not there."""
+    assigned = Assigned(PLACE)
+    values = [b"bad %d" % number if number in bad else b"%d" % number for number in range(7)]
+    for number, value in enumerate(values):
+        assigned.take(number)
+        dead = result(b"dead " + value)
+        assigned.finish(number, [result(value)], lambda _, dead=dead: [dead])  # type: ignore[misc]
+
+    def refuse() -> None:
+        if any((value or b"").startswith(b"bad") for value in log.values):
+            raise TransactionAbortableError("aborted") from InvalidTimestampError("too old")
+
+    log.end = refuse
+    assert await commits.commit(Member(), [assigned])
+    wanted = [b"dead " + value if value.startswith(b"bad") else value for value in values]
+    assert [value for sent, _ in log.committed for value in sent] == wanted
+    ends = [offsets[PLACE] for _, offsets in log.committed]
+    assert ends == sorted(set(ends))
+    assert (ends[-1], assigned.to_commit, assigned.held_bytes) == (7, None, 0)
+
+
+async def test_a_record_that_has_nowhere_to_go_ends_the_worker_behind_those_before_it(
+    log: Log, commits: TransactionCommits
+) -> None:
+    assigned = Assigned(PLACE)
+
+    def nowhere(error: BaseException) -> list[ResultRecord]:
+        raise ZeroDivisionError from error
+
+    for number in range(4):
+        assigned.take(number)
+        assigned.finish(number, [result(b"%d" % number)], nowhere)
+
+    def refuse() -> None:
+        if b"2" in log.values:
+            raise TransactionAbortableError("aborted") from InvalidTimestampError("too old")
+
+    log.end = refuse
+    with pytest.raises(ZeroDivisionError):
+        await commits.commit(Member(), [assigned])
+    assert [sent for sent, _ in log.committed] == [[b"0", b"1"]]
+    assert not await commits.commit(Member(), [assigned])
