@@ -17,7 +17,9 @@ from replog.errors import ErrorCode
 from replog.protocol.handlers.node import KafkaNode
 from replog.records import encode_batch
 from replog.testing import SimulatedFileSystem
+from replog.wire.messages.headers import RequestHeader
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from replog.wire.primitives import Writer
 from tests.kafka.raw_client import RawClient
 
 PRODUCE_VERSION = 12  # the last one with names
@@ -97,6 +99,15 @@ class Served:
     def close(self) -> None:
         for client in self._clients:
             client.connection.close()
+
+
+def frame(request: Any, version: int, cluster_id: str = "") -> memoryview:
+    """A request as it comes, without its size."""
+    is_flexible = version >= request.FLEXIBLE_FROM
+    writer = Writer()
+    RequestHeader(request.API_KEY, version, 1, "c", cluster_id or None).write(writer, 2 if is_flexible else 1)
+    request.write(writer, version)
+    return memoryview(writer.joined())
 
 
 def batch(*values: bytes, timestamp_ms: int = 1, **others: Any) -> bytes:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from kafka_node_kit import Served, batch, serving
+from kafka_node_kit import Served, batch, frame, serving
 
+from replog.access.principal import ANONYMOUS
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage, image_records
 from replog.metadata.quotas import (
@@ -26,6 +27,8 @@ from replog.metadata.records import QuotaEntityPart
 from replog.protocol.client_quotas import BURST_S, ClientQuotas
 from replog.protocol.handlers.access import quotas
 from replog.protocol.handlers.node import AT_ONCE_MAX
+from replog.protocol.server import KafkaServer
+from replog.tcp.connection import Caller
 from replog.waiting.token_buckets import BUCKETS_MAX
 from replog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -228,6 +231,23 @@ async def test_a_producer_over_its_quota_is_told_and_not_taken_up_meanwhile() ->
         assert answer.throttle_time_ms == 0, "others go on"
         assert not muted.done()
         assert (await muted).responses[0].partition_responses[0].base_offset == 2
+
+
+async def test_a_produce_counts_before_it_is_done() -> None:
+    """Example: 64 produces in flight were appended, and counted, before the connection rested for the first of them."""
+    async with serving() as it:
+        topic_id = await it.create()
+        await altered(it, {"client-id": None}, producer_byte_rate=20_000.0)
+        await it.until(lambda: it.kafka.image.quotas)
+        log = it.node.parts.replicas.stepper.replicas[topic_id, 0].log
+        ends: list[int] = []
+        caller = Caller(ANONYMOUS, rest=lambda _: ends.append(log.log_end_offset))
+        server = KafkaServer(it.kafka)
+        for _ in range(2):
+            answer = await server.serve(frame(produced(150_000), 12), caller)
+        assert (ends, log.log_end_offset) == ([1], 2), "it rests for the second one, which is not there yet"
+        assert answer is not None
+        assert 0 < answer.mute_s <= 5.1
 
 
 async def test_a_consumer_gets_no_more_at_once_than_its_quota_lets_it_take() -> None:

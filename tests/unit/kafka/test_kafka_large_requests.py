@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kafka_node_kit import frame
 from test_kafka_repeated_answers import Node, image
 
 from replog.access.principal import ANONYMOUS
@@ -26,20 +27,12 @@ from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
-from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.messages.headers import ResponseHeader
 from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.messages.offset_commit import OffsetCommitRequest
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from replog.wire.primitives import Reader, Writer
-
-
-def frame(request: Any, version: int, cluster_id: str = "") -> memoryview:
-    is_flexible = version >= request.FLEXIBLE_FROM
-    writer = Writer()
-    RequestHeader(request.API_KEY, version, 1, "c", cluster_id or None).write(writer, 2 if is_flexible else 1)
-    request.write(writer, version)
-    return memoryview(writer.joined())
 
 
 async def ask(request: Any, version: int, response: type[Any], node: Node | None = None, cluster_id: str = "") -> Any:
