@@ -484,10 +484,12 @@ class AlterUserScramCredentialsResponse(Struct, frozen=True):
 
 
 class CreateDelegationToken(Asks["CreateDelegationTokenResponse"], frozen=True):
-    """`max_lifetime_ms`: beyond it the token cannot be renewed; 0 or less: as long as the cluster lets one be."""
+    """`max_lifetime_ms`: beyond it the token cannot be renewed; 0 or less: as long as the cluster lets one be.
+
+    The client is who has asked for the token.
+    """
 
     owner: str
-    requester: str
     renewers: tuple[str, ...] = ()
     max_lifetime_ms: int = -1
 
@@ -504,13 +506,12 @@ class CreateDelegationTokenResponse(Struct, frozen=True):
 class RenewDelegationToken(Asks["RenewDelegationTokenResponse"], frozen=True):
     """`renew_period_ms`: how long the token holds from now on; 0 or less: as long as the cluster has it."""
 
-    requester: str
     hmac: bytes
     renew_period_ms: int = -1
 
     def __repr__(self) -> str:
         """Shows no HMAC: whoever has it can log in."""
-        return f"RenewDelegationToken(requester={self.requester!r}, renew_period_ms={self.renew_period_ms})"
+        return f"RenewDelegationToken(renew_period_ms={self.renew_period_ms})"
 
 
 class RenewDelegationTokenResponse(Struct, frozen=True):
@@ -520,13 +521,12 @@ class RenewDelegationTokenResponse(Struct, frozen=True):
 class ExpireDelegationToken(Asks["ExpireDelegationTokenResponse"], frozen=True):
     """`expiry_period_ms`: how long the token still holds; below 0: no longer."""
 
-    requester: str
     hmac: bytes
     expiry_period_ms: int = -1
 
     def __repr__(self) -> str:
         """Shows no HMAC: whoever has it can log in."""
-        return f"ExpireDelegationToken(requester={self.requester!r}, expiry_period_ms={self.expiry_period_ms})"
+        return f"ExpireDelegationToken(expiry_period_ms={self.expiry_period_ms})"
 
 
 class ExpireDelegationTokenResponse(Struct, frozen=True):

@@ -71,7 +71,7 @@ class NamedThings(Struct, frozen=True):
     shown: Callable[[Any], str]
 
 
-def _needs_cluster(_change: ClientChange) -> Resource | None:
+def _needs_cluster(_change: ClientChange, _user: str) -> Resource | None:
     return _THE_CLUSTER
 
 
@@ -80,13 +80,14 @@ class ChangeRight(Struct, frozen=True):
 
     Attributes:
         operation: The operation on each of its resources.
-        resource: The function that returns what the whole change is done to; None: the change sees to its right itself.
+        resource: The function that returns what the whole change is done to, of the change and the name of who asks; None: the
+            change sees to its right itself.
         things: What is refused for itself, and not the whole change; empty: nothing.
         everywhere: The operation on the cluster that does for all things; None: there is none.
     """
 
     operation: AclOperation
-    resource: Callable[[Any], Resource | None] = _needs_cluster
+    resource: Callable[[Any, str], Resource | None] = _needs_cluster
     things: tuple[NamedThings, ...] = ()
     everywhere: AclOperation | None = None
 
@@ -135,7 +136,7 @@ def permitted(change: ClientChange, rights: Rights, topic_name: TopicNames) -> P
     if rights.is_open or (right.everywhere is not None and rights.sees(right.everywhere, ResourceKind.CLUSTER)):
         return Permitted(change, {}, 0)
     if not right.things:
-        resource = right.resource(change)
+        resource = right.resource(change, rights.principal.name)
         if resource is not None:
             rights.require(right.operation, *resource)
         return Permitted(change, {}, 0)
@@ -203,12 +204,12 @@ def _configured_name(resource: AlterConfigsResource) -> str:
     return resource.resource_name if resource.resource_type is ResourceType.TOPIC else CLUSTER_NAME
 
 
-def _owner_of_token(change: CreateDelegationToken) -> Resource | None:
+def _owner_of_token(change: CreateDelegationToken, user: str) -> Resource | None:
     """Returns the user in whose name a token is asked for; None: it is who asks."""
-    return None if change.owner == change.requester else (ResourceKind.USER, f"User:{change.owner}")
+    return None if change.owner == user else (ResourceKind.USER, f"User:{change.owner}")
 
 
-def _own_token(_change: ClientChange) -> Resource | None:
+def _own_token(_change: ClientChange, _user: str) -> Resource | None:
     """Returns nothing: a token is renewed and ended by its owner and its renewers, whatever entries say."""
     return None
 

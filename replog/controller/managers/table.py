@@ -63,17 +63,33 @@ from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import MetadataRecord
 
 RequestHandler: TypeAlias = Callable[[Any, int], Result | LongResult]
-"""Takes a request of the class it is registered for, and the time."""
+"""Takes a wish of the class it is registered for, and the time."""
 
-R = TypeVar("R", bound=ClientChange | NodeWish)
+ChangeHandler: TypeAlias = Callable[[Any, ClientIdentity, int], Result | LongResult]
+"""Takes a change of the class it is registered for, the client that asks, and the time."""
+
+C = TypeVar("C", bound=ClientChange)
+N = TypeVar("N", bound=NodeWish)
 
 
-def _on(cls: type[R], handle: Callable[[R], Result | LongResult]) -> tuple[type, RequestHandler]:
-    return cls, lambda request, _now_ms: handle(request)
+def _on(cls: type[N], handle: Callable[[N], Result | LongResult]) -> tuple[type, RequestHandler]:
+    return cls, lambda wish, _now_ms: handle(wish)
 
 
-def _timed(cls: type[R], handle: Callable[[R, int], Result | LongResult]) -> tuple[type, RequestHandler]:
+def _timed(cls: type[N], handle: Callable[[N, int], Result | LongResult]) -> tuple[type, RequestHandler]:
     return cls, handle
+
+
+def _of(cls: type[C], handle: Callable[[C], Result | LongResult]) -> tuple[type, ChangeHandler]:
+    return cls, lambda change, _client, _now_ms: handle(change)
+
+
+def _in_time(cls: type[C], handle: Callable[[C, int], Result | LongResult]) -> tuple[type, ChangeHandler]:
+    return cls, lambda change, _client, now_ms: handle(change, now_ms)
+
+
+def _by(cls: type[C], handle: Callable[[C, str], Result | LongResult]) -> tuple[type, ChangeHandler]:
+    return cls, lambda change, client, _now_ms: handle(change, client.principal.name)
 
 
 def _nothing(_request: ClientChange | NodeWish) -> int:
@@ -154,12 +170,12 @@ class Managers:
             state.offsets, state.configs, state.replication, self.replication, state.brokers
         )
         self._create_acls = partial(state.acls.create, rng=rng)
-        self._create_token = partial(state.delegation_tokens.create, rng=rng)
+        self._rng = rng
         self._wall_ms = wall_ms
         self._acls = state.acls
         self._topic_names = state.replication.topics
         self.of_nodes: Mapping[type, RequestHandler] = self._of_nodes(state)
-        self.of_clients: Mapping[type, RequestHandler] = self._of_clients(state)
+        self.of_clients: Mapping[type, ChangeHandler] = self._of_clients(state)
 
     def _of_nodes(self, state: ControllerState) -> dict[type, RequestHandler]:
         return dict(
@@ -174,26 +190,26 @@ class Managers:
             )
         )
 
-    def _of_clients(self, state: ControllerState) -> dict[type, RequestHandler]:
-        topics, tokens, wall_ms = self._topics, state.delegation_tokens, self._wall_ms
+    def _of_clients(self, state: ControllerState) -> dict[type, ChangeHandler]:
+        topics, tokens, rng, wall_ms = self._topics, state.delegation_tokens, self._rng, self._wall_ms
         return dict(
             (
-                _timed(CreateTopics, topics.create),
-                _timed(DeleteTopics, topics.delete),
-                _timed(CreatePartitions, topics.create_partitions),
-                _on(AlterConfigs, self._configs.alter),
-                _on(ElectLeaders, self.elections.elect),
-                _on(AlterPartitionReassignments, self._reassignments.alter),
-                _on(UnregisterBroker, self._registrations.unregister),
-                _on(DrainBroker, self.drains.drain),
-                _on(AlterUserScramCredentials, state.users.alter),
-                _on(UpdateFeatures, state.features.update),
-                _on(AlterClientQuotas, state.quotas.alter),
-                _on(CreateAcls, self._create_acls),
-                _on(DeleteAcls, state.acls.delete),
-                _on(CreateDelegationToken, lambda request: self._create_token(request, wall_ms())),
-                _on(RenewDelegationToken, lambda request: tokens.renew(request, wall_ms())),
-                _on(ExpireDelegationToken, lambda request: tokens.expire(request, wall_ms())),
+                _in_time(CreateTopics, topics.create),
+                _in_time(DeleteTopics, topics.delete),
+                _in_time(CreatePartitions, topics.create_partitions),
+                _of(AlterConfigs, self._configs.alter),
+                _of(ElectLeaders, self.elections.elect),
+                _of(AlterPartitionReassignments, self._reassignments.alter),
+                _of(UnregisterBroker, self._registrations.unregister),
+                _of(DrainBroker, self.drains.drain),
+                _of(AlterUserScramCredentials, state.users.alter),
+                _of(UpdateFeatures, state.features.update),
+                _of(AlterClientQuotas, state.quotas.alter),
+                _of(CreateAcls, self._create_acls),
+                _of(DeleteAcls, state.acls.delete),
+                _by(CreateDelegationToken, lambda request, user: tokens.create(request, user, wall_ms(), rng)),
+                _by(RenewDelegationToken, lambda request, user: tokens.renew(request, user, wall_ms())),
+                _by(ExpireDelegationToken, lambda request, user: tokens.expire(request, user, wall_ms())),
             )
         )
 
@@ -230,7 +246,7 @@ class Managers:
         _check_count(change, _WISHES, self._config.max_records_per_request)
         rights = self.rights(envelope.client, type(change).__name__, tell_denied)
         allowed = permitted(change, rights, self._topic_names.get)
-        return allowed.completed(self.of_clients[type(change)](allowed.change, now_ms))
+        return allowed.completed(self.of_clients[type(change)](allowed.change, envelope.client, now_ms))
 
     def _check_size(self, records: tuple[MetadataRecord, ...]) -> None:
         """Refuses here what the quorum would refuse once it had been replayed."""

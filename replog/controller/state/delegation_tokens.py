@@ -68,8 +68,8 @@ class DelegationTokenControl:
         self.tokens: TimelineHashMap[str, DelegationToken] = TimelineHashMap(registry)
         self._ids: TimelineHashMap[bytes, str] = TimelineHashMap(registry)
 
-    def create(self, request: CreateDelegationToken, wall_ms: int, rng: random.Random) -> Result:
-        """Makes a token.
+    def create(self, request: CreateDelegationToken, requester: str, wall_ms: int, rng: random.Random) -> Result:
+        """Makes a token for whoever asks, or for another user.
 
         Raises:
             DelegationTokenDisabledError, UnsupportedVersionError: The cluster has none, or knows none.
@@ -77,15 +77,15 @@ class DelegationTokenControl:
             InvalidRequestError: A name is none.
         """
         key = self._key_or_raise()
-        _check_names((request.owner, request.requester, *request.renewers))
-        self._check_room(request.requester)
+        _check_names((request.owner, requester, *request.renewers))
+        self._check_room(requester)
         lifetime_ms = self._config.delegation_token_max_lifetime_ms
         if request.max_lifetime_ms > 0:
             lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
         token = DelegationToken(
             self._new_id(rng),
             request.owner,
-            request.requester,
+            requester,
             request.renewers,
             wall_ms,
             wall_ms + lifetime_ms,
@@ -94,7 +94,7 @@ class DelegationTokenControl:
         response = CreateDelegationTokenResponse(token, key.hmac_of(token.token_id))
         return Result((DelegationTokenRecord(token),), response)
 
-    def renew(self, request: RenewDelegationToken, wall_ms: int) -> Result:
+    def renew(self, request: RenewDelegationToken, requester: str, wall_ms: int) -> Result:
         """Lets a token hold longer, at most as long as it may at all; also less long, if that is asked for.
 
         Raises:
@@ -104,14 +104,14 @@ class DelegationTokenControl:
         """
         token = self._found(request.hmac)
         _check_holds(token, wall_ms)
-        _check_renewer(token, request.requester)
+        _check_renewer(token, requester)
         period_ms = self._config.delegation_token_expiry_time_ms
         if request.renew_period_ms > 0:
             period_ms = min(period_ms, request.renew_period_ms)
         renewed = _ending(token, wall_ms + period_ms)
         return Result((DelegationTokenRecord(renewed),), RenewDelegationTokenResponse(renewed.expiry_timestamp_ms))
 
-    def expire(self, request: ExpireDelegationToken, wall_ms: int) -> Result:
+    def expire(self, request: ExpireDelegationToken, requester: str, wall_ms: int) -> Result:
         """Sets when a token ends, at once or later, at most as late as it may at all.
 
         Raises:
@@ -120,7 +120,7 @@ class DelegationTokenControl:
             DelegationTokenOwnerMismatchError: It is another user's.
         """
         token = self._found(request.hmac)
-        _check_renewer(token, request.requester)
+        _check_renewer(token, requester)
         if request.expiry_period_ms < 0:
             removal = RemoveDelegationTokenRecord(token.token_id)
             return Result((removal,), ExpireDelegationTokenResponse(wall_ms))

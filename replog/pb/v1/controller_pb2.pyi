@@ -541,16 +541,14 @@ class AlterUserScramCredentialsResponse(_message.Message):
     def __init__(self, users: _Optional[_Iterable[_Union[UserResult, _Mapping]]] = ...) -> None: ...
 
 class CreateDelegationToken(_message.Message):
-    __slots__ = ("owner", "requester", "renewers", "max_lifetime_ms")
+    __slots__ = ("owner", "renewers", "max_lifetime_ms")
     OWNER_FIELD_NUMBER: _ClassVar[int]
-    REQUESTER_FIELD_NUMBER: _ClassVar[int]
     RENEWERS_FIELD_NUMBER: _ClassVar[int]
     MAX_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     owner: str
-    requester: str
     renewers: _containers.RepeatedScalarFieldContainer[str]
     max_lifetime_ms: int
-    def __init__(self, owner: _Optional[str] = ..., requester: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., max_lifetime_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, owner: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., max_lifetime_ms: _Optional[int] = ...) -> None: ...
 
 class CreateDelegationTokenResponse(_message.Message):
     __slots__ = ("token", "hmac")
@@ -561,14 +559,12 @@ class CreateDelegationTokenResponse(_message.Message):
     def __init__(self, token: _Optional[_Union[_metadata_pb2.DelegationToken, _Mapping]] = ..., hmac: _Optional[bytes] = ...) -> None: ...
 
 class RenewDelegationToken(_message.Message):
-    __slots__ = ("requester", "hmac", "renew_period_ms")
-    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("hmac", "renew_period_ms")
     HMAC_FIELD_NUMBER: _ClassVar[int]
     RENEW_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
-    requester: str
     hmac: bytes
     renew_period_ms: int
-    def __init__(self, requester: _Optional[str] = ..., hmac: _Optional[bytes] = ..., renew_period_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, hmac: _Optional[bytes] = ..., renew_period_ms: _Optional[int] = ...) -> None: ...
 
 class RenewDelegationTokenResponse(_message.Message):
     __slots__ = ("expiry_timestamp_ms",)
@@ -577,14 +573,12 @@ class RenewDelegationTokenResponse(_message.Message):
     def __init__(self, expiry_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class ExpireDelegationToken(_message.Message):
-    __slots__ = ("requester", "hmac", "expiry_period_ms")
-    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("hmac", "expiry_period_ms")
     HMAC_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
-    requester: str
     hmac: bytes
     expiry_period_ms: int
-    def __init__(self, requester: _Optional[str] = ..., hmac: _Optional[bytes] = ..., expiry_period_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, hmac: _Optional[bytes] = ..., expiry_period_ms: _Optional[int] = ...) -> None: ...
 
 class ExpireDelegationTokenResponse(_message.Message):
     __slots__ = ("expiry_timestamp_ms",)

@@ -10,9 +10,11 @@ from controller_kit import WALL_MS, Quorum
 from msgspec.structs import replace
 
 from replog.access.delegation_tokens import DelegationToken
+from replog.access.principal import ClientIdentity, Envelope, Principal
 from replog.access.token_key import TokenKey
 from replog.controller.config import ControllerConfig
 from replog.controller.requests import (
+    ClientChange,
     CreateDelegationToken,
     CreateDelegationTokenResponse,
     ExpireDelegationToken,
@@ -41,7 +43,13 @@ CONFIG = ControllerConfig(
     max_delegation_tokens=4,
     max_delegation_tokens_per_requester=3,
 )
-CREATE = CreateDelegationToken("alice", "carol", ("bob",))
+
+
+def of(user: str, change: ClientChange) -> Envelope[ClientChange]:
+    return Envelope(change, ClientIdentity(Principal(user), "10.0.0.9"))
+
+
+CREATE = of("carol", CreateDelegationToken("alice", ("bob",)))
 
 
 def started(config: ControllerConfig = CONFIG) -> Quorum:
@@ -56,7 +64,7 @@ def quorum() -> Quorum:
     return started()
 
 
-def create(quorum: Quorum, request: CreateDelegationToken = CREATE) -> CreateDelegationTokenResponse:
+def create(quorum: Quorum, request: Envelope[ClientChange] = CREATE) -> CreateDelegationTokenResponse:
     response = quorum.ask(request)
     assert isinstance(response, CreateDelegationTokenResponse)
     return response
@@ -68,7 +76,7 @@ def wait(quorum: Quorum, duration_ms: int) -> None:
     quorum.commit()
 
 
-def expiry_ms(quorum: Quorum, request: RenewDelegationToken | ExpireDelegationToken) -> int:
+def expiry_ms(quorum: Quorum, request: Envelope[ClientChange]) -> int:
     response = quorum.ask(request)
     assert isinstance(response, RenewDelegationTokenResponse | ExpireDelegationTokenResponse)
     return response.expiry_timestamp_ms - WALL_MS
@@ -92,28 +100,28 @@ def test_a_token_is_what_was_asked_for_and_its_hmac_is_that_of_kafka(quorum: Quo
 def test_a_token_holds_no_longer_than_both_sides_let_it(
     quorum: Quorum, wanted_ms: int, max_ms: int, holds_ms: int
 ) -> None:
-    token = create(quorum, replace(CREATE, max_lifetime_ms=wanted_ms)).token
+    token = create(quorum, replace(CREATE, change=replace(CREATE.change, max_lifetime_ms=wanted_ms))).token
     made_ms = token.issue_timestamp_ms
     assert (token.max_timestamp_ms - made_ms, token.expiry_timestamp_ms - made_ms) == (max_ms, holds_ms)
 
 
 def test_owner_and_renewers_renew_a_token_up_to_its_end(quorum: Quorum) -> None:
     token_hmac = create(quorum).hmac
-    assert expiry_ms(quorum, RenewDelegationToken("bob", token_hmac, 1_000)) == 1_000
-    assert expiry_ms(quorum, RenewDelegationToken("alice", token_hmac, 60_000)) == 4_000
-    assert expiry_ms(quorum, ExpireDelegationToken("alice", token_hmac, 9_000)) == 9_000
+    assert expiry_ms(quorum, of("bob", RenewDelegationToken(token_hmac, 1_000))) == 1_000
+    assert expiry_ms(quorum, of("alice", RenewDelegationToken(token_hmac, 60_000))) == 4_000
+    assert expiry_ms(quorum, of("alice", ExpireDelegationToken(token_hmac, 9_000))) == 9_000
     wait(quorum, 8_000)
-    assert expiry_ms(quorum, RenewDelegationToken("alice", token_hmac)) == 10_000
-    for request in (RenewDelegationToken("carol", token_hmac), ExpireDelegationToken("dave", token_hmac)):
+    assert expiry_ms(quorum, of("alice", RenewDelegationToken(token_hmac))) == 10_000
+    for request in (of("carol", RenewDelegationToken(token_hmac)), of("dave", ExpireDelegationToken(token_hmac))):
         with pytest.raises(DelegationTokenOwnerMismatchError):
             quorum.ask(request)
 
 
 def test_a_token_that_is_ended_is_gone(quorum: Quorum) -> None:
     token_hmac = create(quorum).hmac
-    assert expiry_ms(quorum, ExpireDelegationToken("bob", token_hmac)) == quorum.now_ms
+    assert expiry_ms(quorum, of("bob", ExpireDelegationToken(token_hmac))) == quorum.now_ms
     assert not quorum.image.delegation_tokens
-    for request in (RenewDelegationToken("alice", token_hmac), ExpireDelegationToken("alice", b"")):
+    for request in (of("alice", RenewDelegationToken(token_hmac)), of("alice", ExpireDelegationToken(b""))):
         with pytest.raises(DelegationTokenNotFoundError):
             quorum.ask(request)
 
@@ -122,7 +130,7 @@ def test_a_token_that_has_expired_cannot_be_renewed_and_is_removed_soon() -> Non
     quorum = started(replace(CONFIG, delegation_token_expiry_check_interval_ms=10**6))
     token_hmac = create(quorum).hmac
     wait(quorum, 4_001)
-    for request in (RenewDelegationToken("alice", token_hmac), ExpireDelegationToken("alice", token_hmac, 1)):
+    for request in (of("alice", RenewDelegationToken(token_hmac)), of("alice", ExpireDelegationToken(token_hmac, 1))):
         with pytest.raises(DelegationTokenExpiredError):
             quorum.ask(request)
     wait(quorum, 10**6)
@@ -132,8 +140,8 @@ def test_a_token_that_has_expired_cannot_be_renewed_and_is_removed_soon() -> Non
 def test_rounds_that_remove_tokens_are_short_and_miss_none(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation_tokens, "EXPIRED_PER_ROUND_MAX", 1)
     for _ in range(3):
-        create(quorum, replace(CREATE, max_lifetime_ms=1))
-    kept = create(quorum, replace(CREATE, requester="dave"))
+        create(quorum, replace(CREATE, change=replace(CREATE.change, max_lifetime_ms=1)))
+    kept = create(quorum, replace(CREATE, client=of("dave", CREATE.change).client))
     for _ in range(4):
         wait(quorum, CHECK_MS)
     assert list(quorum.image.delegation_tokens) == [kept.token.token_id]
@@ -144,23 +152,28 @@ def test_tokens_of_one_requester_and_of_all_are_bounded(quorum: Quorum) -> None:
         create(quorum)
     with pytest.raises(PolicyViolationError, match="user carol has asked for 3"):
         quorum.ask(CREATE)
-    create(quorum, replace(CREATE, requester="dave"))
+    create(quorum, replace(CREATE, client=of("dave", CREATE.change).client))
     with pytest.raises(PolicyViolationError, match="there are 4"):
-        quorum.ask(replace(CREATE, requester="erin"))
+        quorum.ask(replace(CREATE, client=of("erin", CREATE.change).client))
     with pytest.raises(PolicyViolationError, match="name fewer renewers"):
-        quorum.ask(replace(CREATE, renewers=("n" * 1000,) * 5))
+        quorum.ask(replace(CREATE, change=replace(CREATE.change, renewers=("n" * 1000,) * 5)))
 
 
 @pytest.mark.parametrize("name", ["", "n" * 1025])
 def test_a_name_that_is_none_is_refused(quorum: Quorum, name: str) -> None:
-    for request in (replace(CREATE, owner=name), replace(CREATE, renewers=("a", name))):
+    for request in (
+        replace(CREATE, change=replace(CREATE.change, owner=name)),
+        replace(CREATE, change=replace(CREATE.change, renewers=("a", name))),
+    ):
         with pytest.raises(InvalidRequestError, match="the name of a user"):
             quorum.ask(request)
 
 
-@pytest.mark.parametrize("request_", [CREATE, RenewDelegationToken("a", b"h"), ExpireDelegationToken("a", b"h")])
+@pytest.mark.parametrize(
+    "request_", [CREATE, of("a", RenewDelegationToken(b"h")), of("a", ExpireDelegationToken(b"h"))]
+)
 def test_without_a_key_or_a_level_that_knows_them_there_are_none(
-    request_: CreateDelegationToken, monkeypatch: pytest.MonkeyPatch
+    request_: Envelope[ClientChange], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DelegationTokenDisabledError):
         started(replace(CONFIG, token_key=None)).ask(request_)
@@ -178,11 +191,15 @@ def test_the_next_controller_renews_the_tokens_of_the_last(quorum: Quorum, *, fr
     quorum.renounce()
     quorum.claim(2)
     quorum.commit()
-    assert expiry_ms(quorum, RenewDelegationToken("alice", token_hmac, 3_000)) == quorum.now_ms + 3_000
+    assert expiry_ms(quorum, of("alice", RenewDelegationToken(token_hmac, 3_000))) == quorum.now_ms + 3_000
 
 
 def test_no_text_of_a_request_or_an_answer_has_the_hmac(quorum: Quorum) -> None:
     made = create(quorum)
-    texts = [repr(made), repr(RenewDelegationToken("a", made.hmac)), repr(ExpireDelegationToken("a", made.hmac))]
+    texts = [
+        repr(made),
+        repr(of("a", RenewDelegationToken(made.hmac))),
+        repr(of("a", ExpireDelegationToken(made.hmac))),
+    ]
     assert all(repr(made.hmac)[2:20] not in text for text in texts)
     assert "key" not in repr(CONFIG.token_key)

@@ -114,7 +114,7 @@ CHANGES: dict[type, tuple[ClientChange, AclEntry]] = {
     UnregisterBroker: (UnregisterBroker(9), entry(ALTER)),
     UpdateFeatures: (UpdateFeatures((FeatureUpdate("metadata.version", 4),), validate_only=True), entry(ALTER)),
     CreateDelegationToken: (
-        CreateDelegationToken("bob", "alice"),
+        CreateDelegationToken("bob"),
         entry(AclOperation.CREATE_TOKENS, ResourceKind.USER, "User:bob"),
     ),
 }
@@ -277,10 +277,10 @@ def test_a_controller_that_begins_with_a_snapshot_has_its_entries() -> None:
 
 def test_tokens_are_for_oneself_or_with_a_right_and_kept_by_their_owners() -> None:
     quorum = guarded(token_key=TokenKey("secret"))
-    by(quorum, CreateDelegationToken("alice", "alice"))
+    by(quorum, CreateDelegationToken("alice"))
     with pytest.raises(DelegationTokenAuthorizationError, match=r'CREATE_TOKENS USER "User:bob"'):
-        by(quorum, CreateDelegationToken("bob", "alice"))
-    for wish in (RenewDelegationToken("alice", b"none"), ExpireDelegationToken("alice", b"none")):
+        by(quorum, CreateDelegationToken("bob"))
+    for wish in (RenewDelegationToken(b"none"), ExpireDelegationToken(b"none")):
         with pytest.raises(DelegationTokenNotFoundError):
             by(quorum, wish)
 

@@ -85,7 +85,7 @@ async def create_delegation_token(
         require_few(len(renewers), "renewers")
     except ReplogError as error:
         return refused(error, NO_TIME)
-    wish = CreateDelegationToken(owner, requester, renewers, request.max_lifetime_ms)
+    wish = CreateDelegationToken(owner, renewers, request.max_lifetime_ms)
     try:
         made = await node.change(wish, node.request_timeout_ms, call.rights.client)
     except RetriableError:
@@ -142,7 +142,7 @@ async def renew_delegation_token(
         _require_allowed(node, call)
     except DelegationTokenRequestNotAllowedError as error:
         return RenewDelegationTokenResponse(error.code, NO_TIME)
-    wish = RenewDelegationToken(call.caller.principal.name, bytes(request.hmac), request.renew_period_ms)
+    wish = RenewDelegationToken(bytes(request.hmac), request.renew_period_ms)
     renewed = await node.change(wish, node.request_timeout_ms, call.rights.client)
     return RenewDelegationTokenResponse(0, renewed.expiry_timestamp_ms)
 
@@ -155,7 +155,7 @@ async def expire_delegation_token(
         _require_allowed(node, call)
     except DelegationTokenRequestNotAllowedError as error:
         return ExpireDelegationTokenResponse(error.code, NO_TIME)
-    wish = ExpireDelegationToken(call.caller.principal.name, bytes(request.hmac), request.expiry_time_period_ms)
+    wish = ExpireDelegationToken(bytes(request.hmac), request.expiry_time_period_ms)
     ending = await node.change(wish, node.request_timeout_ms, call.rights.client)
     return ExpireDelegationTokenResponse(0, ending.expiry_timestamp_ms)
 
