@@ -207,9 +207,10 @@ def kinds() -> list[Kind]:
         tests(
             "Kafka's messages",
             "tests/unit/kafka/test_kafka_messages.py",
-            1.2,
+            0.3,
             "examples of each",
             REPLOG_KAFKA_EXAMPLES="{count}",
+            REPLOG_SEED="{seed}",
         ),
         *(
             tests(

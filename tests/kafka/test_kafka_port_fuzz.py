@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import psutil
@@ -65,7 +66,7 @@ def valid(draw: st.DrawFn) -> bytes:
     request = SERVED_BY_KEY[key]
     version = draw(st.sampled_from(request.VERSIONS))
     name = request.__module__.rpartition(".")[2]
-    message = draw(kio.messages(kio.kio_class(name, "request", version)))
+    message = kio.any_message(kio.kio_class(name, "request", version), Random(draw(st.integers(0, 2**32))))
     header = Writer()
     RequestHeader(key, version, 7, "fuzz").write(header, 2 if version >= request.FLEXIBLE_FROM else 1)
     body = header.joined() + kio.written(message)
