@@ -85,3 +85,10 @@ def test_what_chooses_among_all_tests_has_them_collected_first(
 ) -> None:
     config: Any = SimpleNamespace(args=arguments, getoption=options.get)
     assert collects_in_turn(config) == in_turn
+
+
+def test_looks_for_garbage_spare_what_was_collected(tmp_path: Path) -> None:
+    """Each would walk over all modules that a file is the first to load."""
+    kept = "import gc\nKEPT = [[]]\ndef test_kept(): assert not any(each is KEPT for each in gc.get_objects())"
+    code, said = run_of(tmp_path, test_a=kept)
+    assert (code, said[:1]) == (pytest.ExitCode.OK, ["PASSED test_a.py::test_kept"])
