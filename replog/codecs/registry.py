@@ -19,7 +19,6 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from replog.access.secret import Secret
 from replog.codecs.chosen import codec_of
 from replog.codecs.plain_values import Reference, Schema, plain_bytes, plain_value, validate_json
 from replog.errors import ConfigError, RegistryNotAvailableError
@@ -82,7 +81,8 @@ class SchemaRegistry:
         if urlsplit(url).scheme not in {"http", "https"}:
             raise ConfigError("url", url, f"url is {url!r}; it must begin with http:// or https://")
         self._url = url.rstrip("/")
-        self._headers = {name: _header_value(name, value) for name, value in (headers or {}).items()}
+        own = _checked(headers or {})
+        self._headers = _HiddenHeaders({"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE, **own})
         self._timeout_s = timeout_ms / 1_000
         self._schemas: dict[int, Schema] = {}
         self._paused_until_s = 0.0
@@ -278,8 +278,9 @@ class SchemaRegistry:
         if time.monotonic() < self._paused_until_s:
             raise RegistryNotAvailableError(self._failure)
         data = None if body is None else json.dumps(body).encode()
+        request = Request(self._url + path, data, self._headers)  # noqa: S310 -- http or https, see __init__
         try:
-            with urlopen(self._request(path, data), timeout=self._timeout_s) as answer:  # noqa: S310 -- likewise
+            with urlopen(request, timeout=self._timeout_s) as answer:  # noqa: S310 -- likewise
                 return read(json.loads(answer.read(ANSWER_BYTES_MAX)))
         except HTTPError as error:
             with error:
@@ -290,12 +291,6 @@ class SchemaRegistry:
         except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._not_available(path, f"{type(error).__name__}: {error}") from error
 
-    def _request(self, path: str, data: bytes | None) -> Request:
-        """Makes a request; here, so that no frame that an error passes has its headers."""
-        own = {name: value.reveal() for name, value in self._headers.items()}
-        headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE, **own}
-        return Request(self._url + path, data, headers)  # noqa: S310 -- http or https, see __init__
-
     def _not_available(self, path: str, why: str) -> RegistryNotAvailableError:
         self._failure = (
             f"the registry at {self._url} does not answer {path} as one does ({why}). It is asked again a second later; "
@@ -305,12 +300,20 @@ class SchemaRegistry:
         return RegistryNotAvailableError(self._failure)
 
 
-def _header_value(name: str, value: object) -> Secret:
-    """Returns the value of a header; raises ConfigError, which does not show it, where it cannot be sent."""
-    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-        problem = f"the header {name} has a value that is no printable ASCII: perhaps it ends with that of a line"
-        raise ConfigError("headers", None, problem)
-    return Secret(value)
+class _HiddenHeaders(dict[str, str]):
+    """Headers of requests; nothing shows them, for one may authenticate."""
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
+def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns headers that can be sent; raises ConfigError where one cannot, without its value."""
+    for name, value in headers.items():
+        if not (isinstance(value, str) and value.isascii() and value.isprintable()):
+            problem = f"the header {name} has a value that is no printable ASCII: perhaps it ends with that of a line"
+            raise ConfigError("headers", None, problem)
+    return headers
 
 
 def _body(schema: Schema) -> dict[str, object]:
