@@ -307,7 +307,7 @@ class _HiddenHeaders(dict[str, str]):
         return "[hidden]"
 
 
-def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+def _checked(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns headers that can be sent; raises ConfigError where one cannot, without its value."""
     for name, value in headers.items():
         if not (isinstance(value, str) and value.isascii() and value.isprintable()):
