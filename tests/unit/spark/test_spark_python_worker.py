@@ -21,12 +21,12 @@ from replog.spark.snapshot import PinnedOffsets
 
 sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader(sys.argv[1], None)
 reader = ReplogReader(parse_read_options({"bootstrap.servers": "a:1", "subscribe": "t"}), PinnedOffsets("c", (), ()), ())
-assert gc.get_freeze_count() == 0
+start = gc.get_freeze_count()  # 3.12 begins with some
 reader.partitions()
-first = gc.get_freeze_count()
+first = gc.get_freeze_count() - start
 later = [[] for _ in range(1000)]
 python_worker.tune_worker()
-print(first, gc.get_freeze_count())
+print(first, gc.get_freeze_count() - start)
 """
 
 
