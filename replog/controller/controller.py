@@ -25,7 +25,7 @@ Everything goes through one `EventQueue`: the activation first, then requests in
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from typing import assert_never
@@ -44,6 +44,7 @@ from replog.controller.messages import (
     AppendRecords,
     AppendRefused,
     BrokerGone,
+    ChangeFailed,
     Claim,
     CommittedRecords,
     Effect,
@@ -101,7 +102,6 @@ class ControllerStatus(Struct, frozen=True):
         parked_requests: The number of answers that wait for a commit.
         elections: The leader elections that this node has replayed, by how the leader was chosen.
         drained_brokers: The brokers that shall be emptied, and how many replicas each still has.
-        failed_rounds: The rounds of periodic tasks that failed and are tried again, by task.
     """
 
     is_active: bool
@@ -120,7 +120,6 @@ class ControllerStatus(Struct, frozen=True):
     reassigning_partitions_count: int
     elections: Mapping[ElectionType, int]
     drained_brokers: Mapping[int, int]
-    failed_rounds: Mapping[str, int]
 
 
 __all__ = ["Controller", "ControllerStatus"]
@@ -200,7 +199,6 @@ class Controller:
         self._last_write_ms = 0
         self._brokers_seen = 0
         self._watched: tuple[WatchedBroker, ...] = ()
-        self._failed_rounds: Counter[str] = Counter()
 
     # ---- the core's face --------------------------------------------------------------------------------------------
 
@@ -278,7 +276,6 @@ class Controller:
             reassigning_partitions_count=len(replication.reassigning),
             elections={election_type: counter.get() for election_type, counter in replication.elections.items()},
             drained_brokers=self._managers.drains.remaining(),
-            failed_rounds=dict(self._failed_rounds),
         )
 
     def elections_needed(self, election_type: ElectionType) -> tuple[NamedPartition, ...]:
@@ -478,8 +475,8 @@ class Controller:
             following = tuple(islice(change.unmade, 1))
         except InvariantViolationError:
             raise
-        except Exception as bug:  # noqa: BLE001 - counted, shown by `status`, and tried again
-            self._failed_rounds[change.name] += 1
+        except Exception as bug:  # noqa: BLE001 - told, and tried again
+            self._effects.append(ChangeFailed(change.name, bug))
             self._unappended.append((*change.made, AbortTransactionRecord("the rest of it could not be made")))
             self._fail_awaited(InternalError(change.name, bug))
             return
@@ -639,8 +636,8 @@ class Controller:
             made = make()
         except InvariantViolationError:
             raise
-        except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
-            self._failed_rounds[name] += 1
+        except Exception as bug:  # noqa: BLE001 - told, and tried again
+            self._effects.append(ChangeFailed(name, bug))
             return
         if isinstance(made, Iterator):
             self._append_in_steps(name, made, now_ms)

@@ -153,5 +153,17 @@ class ResignLeadership(Struct, frozen=True):
     reason: str
 
 
-Effect: TypeAlias = AppendRecords | WatchBrokers | Reply | ReplyError | ResignLeadership | Denial
+class ChangeFailed(Struct, frozen=True):
+    """The records of a change could not be made, for a bug: none of them counts.  A round of a periodic task is tried again.
+
+    Attributes:
+        name: The name of the task, or of the request.
+        bug: What was raised.
+    """
+
+    name: str
+    bug: Exception
+
+
+Effect: TypeAlias = AppendRecords | WatchBrokers | Reply | ReplyError | ResignLeadership | Denial | ChangeFailed
 """A denial is told in the audit log."""

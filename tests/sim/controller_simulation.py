@@ -36,6 +36,7 @@ from replog.controller.controller import Controller
 from replog.controller.messages import (
     AppendRecords,
     BrokerGone,
+    ChangeFailed,
     Claim,
     CommittedRecords,
     Effect,
@@ -398,6 +399,8 @@ class Simulation:
                 self.once_watched.update(effect.brokers)
             case ResignLeadership():
                 raise self.fail("resign", effect.reason)
+            case ChangeFailed():
+                raise self.fail("change", f"{effect.name} raised {effect.bug!r}") from effect.bug
 
     def _check_state(self, node: Node) -> None:
         status = node.core.status()

@@ -26,6 +26,7 @@ from replog.controller.messages import (
     AppendRecords,
     AppendRefused,
     BrokerGone,
+    ChangeFailed,
     Claim,
     CommittedRecords,
     Effect,
@@ -216,6 +217,8 @@ class ControllerDriver:
                     self._watcher.watch(effect.brokers)
                 case Denial():
                     self._audit.denied(effect)
+                case ChangeFailed():
+                    _log.error("the controller made nothing of %s: a bug", effect.name, exc_info=effect.bug)
                 case _ as unreachable:
                     assert_never(unreachable)
 

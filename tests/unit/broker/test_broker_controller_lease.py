@@ -10,7 +10,7 @@ from broker_fakes import FakeNetwork
 
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.loop_lag import LoopLag
-from replog.controller.messages import Message, Reply, Submit
+from replog.controller.messages import ChangeFailed, Effect, Message, Reply, Submit
 from replog.controller.requests import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,
@@ -31,7 +31,7 @@ BLOCK = AllocateProducerIdsResponse(0, 1000)
 class Core:
     """Answers every request at once, as the core does while nothing waits for a commit."""
 
-    def step(self, message: Message, now_ms: int) -> tuple[Reply, ...]:
+    def step(self, message: Message, now_ms: int) -> tuple[Effect, ...]:
         if not isinstance(message, Submit):
             return ()
         return (Reply(message.request_id, PERMISSION if isinstance(message.request, Heartbeat) else BLOCK),)
@@ -43,12 +43,19 @@ class Core:
         return ()
 
 
-async def answer(request: ControllerRequest, *, holds_lease: bool) -> object:
+class FailingCore(Core):
+    """Cannot make what its task of drains would change."""
+
+    def step(self, message: Message, now_ms: int) -> tuple[Effect, ...]:
+        return (ChangeFailed("drain", ZeroDivisionError("a bug")), *super().step(message, now_ms))
+
+
+async def answer(request: ControllerRequest, *, holds_lease: bool, core: Core | None = None) -> object:
     failures: list[BaseException] = []
     clock = SimpleNamespace(now_ms=lambda: 0)
     hello = Hello("c", 1, UUID(int=1))
     driver = ControllerDriver(  # type: ignore[arg-type]  # fakes
-        Core(), clock, FakeNetwork(), lambda: hello, LoopLag(clock), failures.append
+        core or Core(), clock, FakeNetwork(), lambda: hello, LoopLag(clock), failures.append
     )
     driver.start(SimpleNamespace(holds_lease=lambda: holds_lease))  # type: ignore[arg-type]  # a fake
     try:
@@ -69,3 +76,9 @@ async def test_without_the_lease_a_heartbeat_is_refused() -> None:
 
 async def test_what_has_to_commit_needs_no_lease() -> None:
     assert await answer(AllocateProducerIds(1, 5), holds_lease=False) == BLOCK
+
+
+async def test_a_bug_of_a_task_of_the_controller_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    assert await answer(HEARTBEAT, holds_lease=True, core=FailingCore()) == PERMISSION
+    assert "the controller made nothing of drain: a bug" in caplog.text
+    assert "ZeroDivisionError: a bug" in caplog.text

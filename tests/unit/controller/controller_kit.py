@@ -19,6 +19,7 @@ from replog.controller.messages import (
     AppendRecords,
     AppendRefused,
     BrokerGone,
+    ChangeFailed,
     Claim,
     CommittedRecords,
     Effect,
@@ -99,6 +100,7 @@ class Quorum:
         self.replies: dict[int, ControllerResponse | Exception] = {}
         self.resigned: list[str] = []
         self.denials: list[Denial] = []
+        self.failed: list[tuple[str, type[Exception]]] = []
         self.watched: tuple[WatchedBroker, ...] = ()
         self._request_ids = 0
 
@@ -134,6 +136,8 @@ class Quorum:
                 self.watched = effect.brokers
             case Denial():
                 self.denials.append(effect)
+            case ChangeFailed():
+                self.failed.append((effect.name, type(effect.bug)))
             case _:
                 self.resigned.append(effect.reason)
 

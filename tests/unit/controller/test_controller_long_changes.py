@@ -133,7 +133,7 @@ def test_changes_that_cannot_be_made_leave_nothing_behind(monkeypatch: pytest.Mo
         quorum.commit()
         assert not is_without_the_first(quorum)
         assert isinstance(quorum.log[-1].records[-1], AbortTransactionRecord)
-        assert quorum.leader.status().failed_rounds == {"fence": 1}
+        assert quorum.failed == [("fence", ZeroDivisionError)]
 
 
 def test_what_is_half_made_is_given_up_with_the_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
