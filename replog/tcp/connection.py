@@ -85,6 +85,10 @@ class ConnectionLimits(Struct, frozen=True):
     stalled_s: float = 60.0
 
 
+def _nothing(_rest_s: float) -> None:
+    """Does nothing: there is no connection that could rest."""
+
+
 class Caller:
     """The client of one connection: the same object for all requests that come over it.
 
@@ -105,7 +109,7 @@ class Caller:
         address: str = "",
         closed: asyncio.Future[None] | None = None,
         listener: str = CLIENT_LISTENER,
-        rest: Callable[[float], None] = lambda _: None,
+        rest: Callable[[float], None] = _nothing,
     ) -> None:
         self.principal = principal
         self.rest = rest
@@ -332,6 +336,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_ending = True
         self._transport = None
         self._owner.wake(self)
+        if self._caller is not None:
+            self._caller.rest = _nothing  # or the connection and what it read would wait for a look for garbage
         self._close_unread()
         for timer in (self._check, self._unmute, self._refusal):
             if timer is not None:
