@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from replog.access.entries import ResourceKind
+from replog.access.entries import AclOperation, ResourceKind
 from replog.access.rights import Rights
 from replog.errors import BrokerNotAvailableError, ErrorCode
 from replog.metadata.image import MetadataImage
@@ -24,6 +24,7 @@ from replog.protocol.written_steps import WrittenElements
 AT_ONCE: Final = 6_000
 """Things that are looked at in one turn of the loop: more than a request has that may be in flight beside others without its turn taken."""
 
+_HIDDEN: Final = "of the id that was asked for"
 UNKNOWN: Final = "this broker does not know the topic (yet, or any more)"
 
 
@@ -94,42 +95,43 @@ async def _divided(each: Each, api: Answering, node: KafkaNode, request: Any, ri
     things = getattr(request, each.asked)
     if not things or (each.everywhere is not None and rights.sees(each.everywhere, ResourceKind.CLUSTER)):
         return request, []
-    image, known = _image(node), dict[Resource, Failure | None]()
+    image, known = _image(node), dict[tuple[Resource, bool], Failure | None]()
     allowed, told = [], list[Any]()
     for number, thing in enumerate(things, 1):
         resources = each.resources(image, thing)
         failure = (
             Failure(resources, UNKNOWN)
             if isinstance(resources, ErrorCode)
-            else _failure(each, rights, resources, known)
+            else _failure(each, rights, resources, known, by_id=getattr(thing, "topic_id", NO_TOPIC_ID) != NO_TOPIC_ID)
         )
         if failure is None:
             allowed.append(thing)
         else:
-            told += _told(each, api, request, thing, _without_name(each, rights, thing, failure))
+            told += _told(each, api, request, thing, failure)
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)
     return (request if len(allowed) == len(things) else replace(request, **{each.asked: allowed})), told
 
 
 def _failure(
-    each: Each, rights: Rights, resources: Iterable[Resource], known: dict[Resource, Failure | None]
+    each: Each,
+    rights: Rights,
+    resources: Iterable[Resource],
+    known: dict[tuple[Resource, bool], Failure | None],
+    *,
+    by_id: bool,
 ) -> Failure | None:
+    """Returns why a thing is refused, or None; the name of a topic that is asked for by its id is told to who may describe it."""
     for resource in resources:
-        if resource not in known:
+        key = resource, by_id
+        if key not in known:
             refused = rights.refused(each.operation, *resource)
-            known[resource] = None if refused is None else Failure(refused.code, str(refused))
-        if known[resource] is not None:
-            return known[resource]
+            if refused is not None and by_id and not rights.sees(AclOperation.DESCRIBE, *resource):
+                refused = rights.error(each.operation, resource[0], _HIDDEN)
+            known[key] = None if refused is None else Failure(refused.code, str(refused))
+        if known[key] is not None:
+            return known[key]
     return None
-
-
-def _without_name(each: Each, rights: Rights, thing: Any, failure: Failure) -> Failure:
-    """Returns the failure of a topic that is asked for by its id without the name, which is not known to whoever asks."""
-    topic_id = getattr(thing, "topic_id", NO_TOPIC_ID)
-    if failure.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED or topic_id == NO_TOPIC_ID:
-        return failure
-    return Failure(failure.code, str(rights.error(each.operation, ResourceKind.TOPIC, f"of the id {topic_id}")))
 
 
 def _told(each: Each, api: Answering, request: Any, thing: Any, failure: Failure) -> Iterable[Any]:
