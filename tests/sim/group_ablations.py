@@ -204,10 +204,11 @@ def whatever_is_read(
     which: Any,
     group_id: str,
     kept: GroupOffsets,
+    topics: Any,
     moment: Moment,
 ) -> Any:
     if which == OF_TOPICS:
-        return _CHOOSER(self, which, group_id, kept, moment)
+        return _CHOOSER(self, which, group_id, kept, topics, moment)
     return lambda partition: moment.wall_ms >= kept.times(partition).commit_timestamp + self._config.retention_ms
 
 
