@@ -86,7 +86,7 @@ class ConnectionLimits(Struct, frozen=True):
 
 
 def _nothing(_rest_s: float) -> None:
-    """Does nothing: there is no connection that could rest."""
+    """Ignores that a connection is to rest: there is none."""
 
 
 class Caller:

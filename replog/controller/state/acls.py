@@ -52,9 +52,9 @@ class EntriesInForce:
     ) -> None:
         self._new_authorizer = new_authorizer
         self._entries = entries
-        self._stamp = TimelineLong(
-            registry
-        )  # another one after each change, and that of before where the state goes back
+        self._registry = registry
+        self._stamp = TimelineLong(registry)  # another one behind each snapshot; goes back with the state
+        self._stamped_in: object = None  # the newest one when it was set; None: it is set at the next change
         self._last_stamp = 0
         self._authorizer: StandardAuthorizer | None = None
         self._known_stamp = 0  # of the state that the authorizer has, together with what is noted
@@ -62,15 +62,19 @@ class EntriesInForce:
 
     def note(self, entry: AclEntry, *, is_new: bool) -> None:
         """Notes that an entry has been replayed."""
-        if self._authorizer is not None and self._stamp.get() != self._known_stamp:
-            self._authorizer = None
+        if self._stamp.get() != self._known_stamp:
+            self._authorizer = self._stamped_in = None
+        if self._stamped_in is None or self._stamped_in is not self._registry.latest_snapshot:
+            self._stamp_anew()
+        if self._authorizer is not None and self._noted.pop(entry, is_new) is is_new:
+            self._noted[entry] = is_new
+
+    def _stamp_anew(self) -> None:
+        """Marks the state behind the newest snapshot: once for all changes until the next one, which are taken back together."""
+        self._stamped_in = self._registry.latest_snapshot
         self._last_stamp += 1
         self._stamp.set(self._last_stamp)
-        if self._authorizer is None:
-            return
         self._known_stamp = self._last_stamp
-        if self._noted.pop(entry, is_new) is is_new:
-            self._noted[entry] = is_new
 
     def authorizer(self) -> Authorizer:
         """Returns what decides by the newest state; costs what has changed since the last call, or all where the state went back."""
@@ -80,6 +84,7 @@ class EntriesInForce:
             self._authorizer = self._new_authorizer()
             self._authorizer.update((), self._entries())
             self._known_stamp = self._stamp.get()
+            self._stamped_in = None
             self._noted.clear()
         elif self._noted:
             new = [entry for entry, is_new in self._noted.items() if is_new]
