@@ -111,7 +111,11 @@ class Permitted(Struct, frozen=True):
             return result
         if isinstance(result, LongResult):
             finished = result.finished
-            return replace(result, finished=lambda end_offset: self._answer(finished(end_offset)))
+
+            def answer(end_offset: int) -> ControllerResponse:
+                return self._answer(finished(end_offset))
+
+            return replace(result, finished=answer)
         return replace(result, response=self._answer(result.response))
 
     def _answer(self, response: ControllerResponse) -> ControllerResponse:
