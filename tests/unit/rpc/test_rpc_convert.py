@@ -28,7 +28,7 @@ CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_STRUCT]
 NEVER_SENT = {
     "replog.controller.messages": {
         "Tick", "Submit", "Claim", "Renounce", "CommittedRecords",
-        "Skip", "LoadSnapshot", "BrokerGone", "AppendRefused", "AppendRecords", "WatchBrokers", "WatchedBroker", "Reply", "ReplyError", "ResignLeadership",
+        "Skip", "LoadSnapshot", "BrokerGone", "ChangeFailed", "AppendRefused", "AppendRecords", "WatchBrokers", "WatchedBroker", "Reply", "ReplyError", "ResignLeadership",
     },
     "replog.controller.requests": {"LongResult", "Result"},
     "replog_quorum.voters": {"VoterSet"},
