@@ -32,7 +32,9 @@ class ProducerPeer:
         self._topic = topic
         self._producer = Producer(settings)
         self._failure: object = None
-        for number in self._producer.list_topics(topic, timeout=30).topics[topic].partitions:
+        while not (partitions := self._producer.list_topics(topic, timeout=30).topics[topic].partitions):
+            time.sleep(0.05)  # the broker that is asked has not heard of the topic yet
+        for number in partitions:
             self._producer.produce(topic, b"", partition=number, on_delivery=self._note)
         self._finish()
 
