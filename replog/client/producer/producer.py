@@ -355,9 +355,9 @@ class Producer(Generic[K, V]):
         """
         require_text("transactional_id", transactional_id)
         transactions = self._with_transactions()
-        self.config = replace(self.config, transactional_id=transactional_id)
         await self._view.ready(self.config.connect_timeout_ms)
         await transactions.rename(transactional_id)
+        self.config = replace(self.config, transactional_id=transactional_id)
 
     def _with_transactions(self) -> TransactionDriver:
         self._raise_if_closed()

@@ -173,18 +173,21 @@ class TransactionDriver:
             ProducerFencedError: Another producer has it by now.
             ReplogError: Its coordinator refuses, or has not answered in time.
         """
-        book = self._book
         async with self._taking_over:
-            if book.phase is not Phase.NEW:
-                return
-            try:
-                identity, version = await self._calls.take_over(book.identity)
-            except ReplogError as error:
-                if book.identity is not None and is_fencing_who_goes_on(error):
-                    book.fence(error)
-                    book.raise_if_fenced()
-                raise
-            book.take_over(identity, version)
+            await self._take_over()
+
+    async def _take_over(self) -> None:
+        book = self._book
+        if book.phase is not Phase.NEW:
+            return
+        try:
+            identity, version = await self._calls.take_over(book.identity)
+        except ReplogError as error:
+            if book.identity is not None and is_fencing_who_goes_on(error):
+                book.fence(error)
+                book.raise_if_fenced()
+            raise
+        book.take_over(identity, version)
 
     async def rename(self, transactional_id: str) -> None:
         """Goes on with another transactional id, and takes that over.
@@ -195,13 +198,14 @@ class TransactionDriver:
         """
         if self._end is not None:
             await asyncio.wait([self._end])
-        if self._open is not None:
-            raise InvalidRequestError(
-                "a transaction is open: leave its block before you take over another transactional_id"
-            )
-        self._calls.rename(transactional_id)
-        self._book.rename(transactional_id)
-        await self.take_over()
+        async with self._taking_over:  # what another task asks for now is answered for the name of now
+            if self._open is not None:
+                raise InvalidRequestError(
+                    "a transaction is open: leave its block before you take over another transactional_id"
+                )
+            self._calls.rename(transactional_id)
+            self._book.rename(transactional_id)
+            await self._take_over()
 
     # ---- end -------------------------------------------------------------------------------------------------------
 

@@ -408,6 +408,22 @@ async def test_starts_and_a_beginning_at_once_take_over_once() -> None:
     await fresh.close()
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_another_name_beside_a_start_is_the_name_that_counts(turns: int) -> None:
+    cluster = make_cluster()
+    producer = make(cluster)
+    start = asyncio.create_task(producer.start())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.gather(start, producer.take_over("other"))
+    async with producer.transaction():
+        await producer.send("t", b"kept")
+    assert producer.config.transactional_id == "other"
+    assert cluster.transactions.committed("t") == [b"kept"]
+    assert {each.transactional_id for each in cluster.transactions.asked_of(DecideTransaction)} == {"other"}
+    await producer.close()
+
+
 async def test_without_an_answer_to_the_commit_its_outcome_is_unknown() -> None:
     cluster = make_cluster()
     async with make(cluster, delivery_timeout_ms=300) as producer:
