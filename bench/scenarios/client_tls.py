@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bench.scenarios.produce import ROUND_BYTES, ProduceScenario
+from bench.scenarios.produce import ProduceScenario
 from bench.systems.brokers import BrokerSystem
 from bench.systems.kafka.brokers import KafkaBrokers
 from bench.systems.kafka.clients import KafkaClientSystem
@@ -13,28 +11,10 @@ from bench.systems.replog_cluster import ReplogCluster
 
 
 class ClientTlsScenario(ProduceScenario):
-    """The same as `produce`, by clients that come in plain text and over TLS to the same brokers, which meet in plain text.
-
-    Args:
-        round_bytes: How much one repetition sends.
-        record_sizes: The sizes to try, bytes.
-        systems: By default our client, and librdkafka at both kinds of brokers; each with ``-tls`` behind its name, too.
-        warm_up_share: The share of what makes a system warm that is sent; less for a test.
-    """
+    """The same as `produce`, by clients that come in plain text and over TLS to the same brokers, which meet in plain text."""
 
     name = "client-tls"
     question = "What does TLS cost a client and its brokers?"
-
-    def __init__(
-        self,
-        round_bytes: int = ROUND_BYTES,
-        record_sizes: Sequence[int] = (100, 1024),
-        systems: Sequence[BrokerSystem] | None = None,
-        *,
-        warm_up_share: float = 1.0,
-    ) -> None:
-        chosen = plain_and_secure() if systems is None else systems
-        super().__init__(round_bytes, record_sizes, chosen, warm_up_share=warm_up_share)
 
 
 def plain_and_secure() -> list[BrokerSystem]:
@@ -51,4 +31,4 @@ def plain_and_secure() -> list[BrokerSystem]:
     ]
 
 
-SCENARIO = ClientTlsScenario()
+SCENARIO = ClientTlsScenario(record_sizes=(100, 1024), systems=plain_and_secure())

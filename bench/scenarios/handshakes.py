@@ -6,14 +6,13 @@ import socket
 import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from bench.meter import Meter
-from bench.model import Measured, Metric, Params, Scenario, System
-from bench.scenarios.idle_connections import ask_once
+from bench.model import Measured, Metric, Params, Scenario
+from bench.scenarios.idle_connections import OneNode, ask_once
 from bench.systems.kafka.brokers import KafkaBrokers
 from bench.systems.replog_brokers import ReplogBrokers
-from bench.systems.shared_brokers import SharedBrokers
+from bench.systems.tls_door import TlsDoor
 
 HANDSHAKES = 1_000
 TIMEOUT_S = 60.0
@@ -22,45 +21,23 @@ HANDSHAKES_PER_S = Metric("handshakes_per_s", "1/s")
 BROKER_CPU_MS = Metric("broker_cpu_ms_per_handshake", "ms")
 
 
-class TlsBroker(System):
-    """One broker that serves TLS, in a process of its own.
-
-    Args:
-        brokers: The broker.
-    """
-
-    def __init__(self, brokers: SharedBrokers) -> None:
-        self.name = brokers.name
-        self._brokers = brokers
-
-    def missing(self) -> str | None:
-        return self._brokers.missing()
-
-    def start(self, directory: Path) -> None:
-        self._brokers.start(directory)
-
-    def stop(self) -> None:
-        self._brokers.stop()
-
-    def process_ids(self) -> Sequence[int]:
-        return self._brokers.process_ids()
-
-    def connect(self, context: ssl.SSLContext) -> None:
-        """Connects, shakes hands, asks once, and closes the connection when the answer is there."""
-        host, _, port = self._brokers.tls_door.servers.partition(":")
-        with socket.create_connection((host, int(port)), TIMEOUT_S) as plain:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or the question waits for a late ACK
-            with context.wrap_socket(plain, server_hostname=host) as connection:
-                ask_once(connection)
-
-    def context(self) -> ssl.SSLContext:
-        """Returns what believes the broker, by TLS 1.3; no session is taken up again."""
-        context = ssl.create_default_context(cafile=self._brokers.tls_door.authority)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return context
+def connect(door: TlsDoor, context: ssl.SSLContext) -> None:
+    """Connects, shakes hands, asks once, and closes the connection when the answer is there."""
+    host, _, port = door.servers.partition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as plain:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or the question waits for a late ACK
+        with context.wrap_socket(plain, server_hostname=host) as connection:
+            ask_once(connection)
 
 
-class HandshakesScenario(Scenario[TlsBroker]):
+def context_for(door: TlsDoor) -> ssl.SSLContext:
+    """Returns what believes the broker, by TLS 1.3; no session is taken up again."""
+    context = ssl.create_default_context(cafile=door.authority)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
+
+
+class HandshakesScenario(Scenario[OneNode]):
     """Some clients connect one after the other, each by a whole handshake with a certificate of P-256, and ask once.
 
     Args:
@@ -76,26 +53,26 @@ class HandshakesScenario(Scenario[TlsBroker]):
         self,
         handshakes: int = HANDSHAKES,
         at_once: Sequence[int] = (1, 8),
-        systems: Sequence[TlsBroker] | None = None,
+        systems: Sequence[OneNode] | None = None,
     ) -> None:
         self._handshakes = handshakes
         self._at_once = at_once
         self._systems = (
-            [TlsBroker(ReplogBrokers(nodes_count=1, over_tls=True)), TlsBroker(KafkaBrokers(1, over_tls=True))]
+            [OneNode(ReplogBrokers(nodes_count=1, over_tls=True)), OneNode(KafkaBrokers(1, over_tls=True))]
             if systems is None
             else systems
         )
 
-    def systems(self) -> Sequence[TlsBroker]:
+    def systems(self) -> Sequence[OneNode]:
         return self._systems
 
     def cases(self) -> Sequence[Params]:
         return [{"at_once": count} for count in self._at_once]
 
-    def measure(self, system: TlsBroker, params: Params, meter: Meter) -> Measured:
-        context = system.context()
+    def measure(self, system: OneNode, params: Params, meter: Meter) -> Measured:
+        door, context = system.tls_door, context_for(system.tls_door)
         with ThreadPoolExecutor(int(params["at_once"])) as clients, meter.timed() as timing:
-            list(clients.map(lambda _: system.connect(context), range(self._handshakes)))
+            list(clients.map(lambda _: connect(door, context), range(self._handshakes)))
         return {
             HANDSHAKES_PER_S: self._handshakes / timing.wall_s,
             BROKER_CPU_MS: timing.brokers_cpu_s / self._handshakes * 1e3,

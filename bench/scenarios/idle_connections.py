@@ -14,6 +14,8 @@ import psutil
 from bench.meter import Meter
 from bench.model import Measured, Metric, Params, Scenario, System
 from bench.systems.replog_brokers import ReplogBrokers
+from bench.systems.shared_brokers import SharedBrokers
+from bench.systems.tls_door import TlsDoor
 
 CONNECTIONS = 1_000
 SETTLE_S = 3.0
@@ -28,12 +30,18 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class OneNode(System):
-    """One broker of ours, in a process of its own."""
+    """One broker, in a process of its own.
 
-    name = "replog"
+    Args:
+        brokers: The broker; by default one of ours.
+    """
 
-    def __init__(self) -> None:
-        self._brokers = ReplogBrokers(nodes_count=1)
+    def __init__(self, brokers: SharedBrokers | None = None) -> None:
+        self._brokers = brokers or ReplogBrokers(nodes_count=1)
+        self.name = self._brokers.name
+
+    def missing(self) -> str | None:
+        return self._brokers.missing()
 
     def start(self, directory: Path) -> None:
         self._brokers.start(directory)
@@ -47,7 +55,12 @@ class OneNode(System):
     @property
     def bootstrap_servers(self) -> str:
         """Where clients are served."""
-        return self._brokers.cluster.bootstrap_servers
+        return self._brokers.kafka_servers
+
+    @property
+    def tls_door(self) -> TlsDoor:
+        """Where clients are served over TLS."""
+        return self._brokers.tls_door
 
 
 class IdleConnectionsScenario(Scenario[OneNode]):

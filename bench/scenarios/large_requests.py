@@ -83,11 +83,12 @@ class HeldNode(OneNode):
     """One broker of ours that notes how long its loop is held."""
 
     def __init__(self) -> None:
-        self._brokers = ReplogBrokers(HeldCluster, nodes_count=1)
+        self._held = ReplogBrokers(HeldCluster, nodes_count=1)
+        super().__init__(self._held)
 
     def holds(self) -> HoldFile:
         """Returns the longest hold of its loop."""
-        (spec,) = self._brokers.cluster.nodes.values()
+        (spec,) = self._held.cluster.nodes.values()
         return HoldFile(spec.directory / HOLD_FILE)
 
 

@@ -27,8 +27,8 @@ from bench.scenarios.group_load import GroupLoadScenario
 from bench.scenarios.group_pauses import CONFIG as GROUP_CONFIG
 from bench.scenarios.group_pauses import GroupPausesScenario
 from bench.scenarios.groups import GroupsScenario
-from bench.scenarios.handshakes import HandshakesScenario, TlsBroker
-from bench.scenarios.idle_connections import IdleConnectionsScenario
+from bench.scenarios.handshakes import HandshakesScenario
+from bench.scenarios.idle_connections import IdleConnectionsScenario, OneNode
 from bench.scenarios.large_requests import LargeRequestsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
@@ -111,7 +111,7 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
         {"records_per_s", "mb_per_s", "cpu_s_per_gb", "brokers_cpu_s_per_gb"},
     ),
     "handshakes": (
-        lambda: HandshakesScenario(20, systems=[TlsBroker(ReplogBrokers(nodes_count=1, over_tls=True))]),
+        lambda: HandshakesScenario(20, systems=[OneNode(ReplogBrokers(nodes_count=1, over_tls=True))]),
         {"handshakes_per_s", "broker_cpu_ms_per_handshake"},
     ),
     "startup": (
