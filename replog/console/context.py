@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -44,6 +45,9 @@ GROUPS_MAX: Final = 100
 
 TOPICS_TOGETHER: Final = 100
 """Topics whose ends are asked for in one look: those of a page, and the first ones for the curves."""
+
+NOTED_PARTITIONS_MAX: Final = 2_000
+"""Partitions whose ends are noted for the curves, also when nobody looks: the first topics that have so many together."""
 
 HEALTH_KEPT_S: Final = 2.0
 SIZES_KEPT_S: Final = 15.0
@@ -212,8 +216,8 @@ class Context:
         self.lag_history.add(_now_ms(), {group: sum(each.lag or 0 for each in lags) for group, lags in found.items()})
 
     async def _note_ends(self) -> None:
-        found = await self.ends_of(matching((await self.metadata()).topics, "")[:TOPICS_TOGETHER])
-        self.end_history.add(_now_ms(), found)
+        topics = first_with(matching((await self.metadata()).topics, "")[:TOPICS_TOGETHER], NOTED_PARTITIONS_MAX)
+        self.end_history.add(_now_ms(), await self.ends_of(topics))
 
     async def _health(self) -> ClusterHealth:
         return replace(await cluster_health(self.admin), groups=await self._groups.look())
@@ -234,6 +238,12 @@ def matching(all_topics: Iterable[TopicInfo], word: str) -> list[TopicInfo]:
     """Returns the topics whose name holds a text, in any case, by name; internal ones at the end."""
     found = [each for each in all_topics if word.lower() in each.name.lower()]
     return sorted(found, key=lambda each: (each.name.startswith("__"), each.name))
+
+
+def first_with(topics: Sequence[TopicInfo], partitions_max: int) -> Sequence[TopicInfo]:
+    """Returns the first topics that have at most so many partitions together."""
+    counts = accumulate(len(each.partitions) for each in topics)
+    return topics[: sum(count <= partitions_max for count in counts)]
 
 
 def _now_ms() -> int:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -15,12 +16,14 @@ from replog.cli.main import main
 from replog.cli.views.group_reset import Target, Where
 from replog.config.server import ServerConfig
 from replog.console.asking import offsets_of_text
+from replog.console.context import first_with
 from replog.console.groups import target_of
 from replog.console.history import SAMPLES_MAX, SampleHistory
 from replog.console.kept import KeptAnswer
 from replog.console.overview import snapshots_in
 from replog.console.shown_records import ShownData, data
 from replog.errors import ConfigError, InvalidRequestError
+from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
 CONFIG = {"node.id": 1, "log.dirs": ["/nowhere"], "console.listener": "127.0.0.1:0"}
 
@@ -125,3 +128,12 @@ def test_the_newest_snapshots_are_told(tmp_path: Path) -> None:
     found = snapshots_in(tmp_path)
     assert [(each["end_offset"], each["epoch"], each["size_bytes"]) for each in found] == [(1300, 7, 1), (1234, 7, 5)]
     assert all(each["written_ms"] > 1_700_000_000_000 for each in found)
+
+
+def test_only_so_many_partitions_are_looked_at_when_nobody_looks() -> None:
+    partitions = tuple(PartitionInfo(number, 1, 0, 0, (1,), (1,)) for number in range(10))
+    topics = [TopicInfo(f"t{number}", UUID(int=number), partitions) for number in range(5)]
+    assert [each.name for each in first_with(topics, 30)] == ["t0", "t1", "t2"]
+    assert first_with(topics, 29) == topics[:2]
+    assert first_with(topics, 9) == []
+    assert first_with(topics, 50) == topics
