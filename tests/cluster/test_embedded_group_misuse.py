@@ -204,7 +204,11 @@ async def test_a_close_whose_heartbeats_the_loops_end_has_cancelled_waits_for_no
     await consumer.subscribe(["t"])
     await read(consumer, 1)
     assert consumer._group is not None
-    heartbeats = consumer._group.member._tasks[0]
+    member = consumer._group.member
+    member.doubt()
+    while member._asking is None:  # until a heartbeat waits for its answer
+        await asyncio.sleep(0)
+    heartbeats = member._tasks[0]
     heartbeats.cancel()
     await asyncio.wait([heartbeats])
     async with asyncio.timeout(5):  # half of what the answer was waited for

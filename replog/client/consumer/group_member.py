@@ -384,10 +384,12 @@ class GroupMember:
             return Tick()  # it was given up
         except ReplogError as error:
             return Failed(error.with_traceback(None))
+        finally:
+            self._patience = None
 
     def _give_up(self) -> None:
         """Waits no longer for an answer."""
-        if self._asking is not None and self._patience is not None:
+        if self._patience is not None:
             self._patience.reschedule(self._loop.time())
         self._asking = self._outgoing = None
 
