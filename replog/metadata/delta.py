@@ -144,6 +144,8 @@ class MetadataDelta:
         self.next_producer_id = image.next_producer_id
         self._transaction = None if image.open_transaction is None else list(image.open_transaction)
         self._new_names: dict[str, UUID] = {}
+        self._topics_by_id, self._topics_by_name = image.topics_by_id, image.topics_by_name
+        self._unprepared: dict[UUID, str] = {}  # topics that these do not show as they are now, and their names
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> MetadataDelta:
@@ -175,6 +177,8 @@ class MetadataDelta:
         return delta
 
     def _add_topic_difference(self, before: TopicImage | None, after: TopicImage | None) -> None:
+        if (named := after or before) is not None:
+            self._unprepared[named.topic_id] = named.name
         if after is None:
             if before is not None:
                 self.removed_topics[before.topic_id] = before
@@ -291,6 +295,7 @@ class MetadataDelta:
         if self._topic_id(record.name) is not None:
             raise InvariantViolationError(f'topic "{record.name}" is created twice')
         self.changed_topics[record.topic_id] = TopicDelta(record.name, record.topic_id, base=None)
+        self._unprepared[record.topic_id] = record.name
         self._new_names[record.name] = record.topic_id
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -325,9 +330,11 @@ class MetadataDelta:
         self.changed_configs[resource] = values
 
     def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
-        if self.changed_acls.get(record.acl_id, self.image.acls.get(record.acl_id)) is None:
+        acl_id = record.acl_id
+        known = self.changed_acls if acl_id in self.changed_acls else self.image.acls
+        if known.get(acl_id) is None:
             raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
-        self.changed_acls[record.acl_id] = None
+        self.changed_acls[acl_id] = None
 
     def _replay_quota(self, record: ClientQuotaRecord) -> None:
         values = dict(self.changed_quotas.get(record.entity, self.image.quotas.get(record.entity, {})))
@@ -359,12 +366,14 @@ class MetadataDelta:
         return None if topic is None or topic.topic_id in self.removed_topics else topic.topic_id
 
     def _topic_or_raise(self, topic_id: UUID) -> TopicDelta:
-        if (changed := self.changed_topics.get(topic_id)) is not None:
-            return changed
-        base = self.image.topics_by_id.get(topic_id)
-        if base is None or topic_id in self.removed_topics:
-            raise InvariantViolationError(f"topic {topic_id} does not exist")
-        return self.changed_topics.setdefault(topic_id, TopicDelta(base.name, topic_id, base))
+        changed = self.changed_topics.get(topic_id)
+        if changed is None:
+            base = self.image.topics_by_id.get(topic_id)
+            if base is None or topic_id in self.removed_topics:
+                raise InvariantViolationError(f"topic {topic_id} does not exist")
+            changed = self.changed_topics[topic_id] = TopicDelta(base.name, topic_id, base)
+        self._unprepared[topic_id] = changed.name
+        return changed
 
     def _config(self, resource: ConfigResource) -> Mapping[str, str]:
         return self.changed_configs.get(resource, self.image.configs.get(resource, {}))
@@ -402,6 +411,16 @@ class MetadataDelta:
 
     # ---- the next image ---------------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Does ahead what `apply` has to do for the topics that have changed since the last call; needed by nobody else."""
+        topics = {topic_id: self.changed_topics.get(topic_id) for topic_id in self._unprepared}
+        images = {topic_id: None if topic is None else topic.apply() for topic_id, topic in topics.items()}
+        removed_names = {name: None for topic_id, name in self._unprepared.items() if images[topic_id] is None}
+        named = {image.name: image for image in images.values() if image is not None}
+        self._topics_by_id = patched(self._topics_by_id, images)
+        self._topics_by_name = patched(self._topics_by_name, {**removed_names, **named})
+        self._unprepared.clear()
+
     def apply(self, end_offset: int, epoch: int) -> MetadataImage:
         """Returns the image that holds everything below `end_offset`; tables that did not change are shared.
 
@@ -409,13 +428,11 @@ class MetadataDelta:
             end_offset: The end (exclusive) of the records replayed.
             epoch: The leader epoch of the last batch.
         """
-        topics = {topic_id: topic.apply() for topic_id, topic in self.changed_topics.items()}
-        removed_names = {topic.name: None for topic in self.removed_topics.values()}
-        named = {topic.name: topic for topic in topics.values()}
+        self.prepare()
         return MetadataImage(
             brokers=patched(self.image.brokers, self.changed_brokers),
-            topics_by_id=patched(self.image.topics_by_id, {**dict.fromkeys(self.removed_topics), **topics}),
-            topics_by_name=patched(self.image.topics_by_name, {**removed_names, **named}),
+            topics_by_id=self._topics_by_id,
+            topics_by_name=self._topics_by_name,
             configs=patched(
                 self.image.configs, {resource: values or None for resource, values in self.changed_configs.items()}
             ),

@@ -73,7 +73,7 @@ class PersistentMap(Mapping[K, V_co]):
             found._size = len(found._root)
         else:
             found._root = _patched_node(self._root, _changes(changes), 0)
-            found._size = self._size + sum((value is not None) - (key in self) for key, value in changes.items())
+            found._size = self._size + _growth(self._root, found._root)
         return found
 
     def __getitem__(self, key: K) -> V_co:
@@ -169,6 +169,15 @@ class _Values(ValuesView[V_co]):
 
     def __iter__(self) -> Iterator[V_co]:
         return chain.from_iterable(leaf.values() for leaf in self._mapping.leaves())
+
+
+def _growth(before: _Node, after: _Node) -> int:
+    """Returns how many entries a node has more than the one that it has come from; looks only at what they do not share."""
+    if before is after:
+        return 0
+    if isinstance(before, tuple) and isinstance(after, tuple):
+        return sum(map(_growth, before, after))
+    return sum(map(len, _leaves(after))) - sum(map(len, _leaves(before)))
 
 
 def _stable_hash(key: object) -> int:

@@ -24,6 +24,9 @@ from replog.rpc.metadata_records import decode_metadata_record
 PIECE_BYTES = 8 << 10
 """Of the log that are handed over at a time, and at least one batch: some milliseconds of work."""
 
+RECORDS_TOGETHER = 1_000
+"""Kept records after which the next are handed over later."""
+
 DECODED_TOGETHER = 500
 """Records that are decoded in one go: some milliseconds.  One batch may have ten thousand: a topic that is created."""
 
@@ -154,11 +157,13 @@ class CommittedLog:
             self._listener.on_caught_up(self._high_watermark)
 
     def _hand_over_kept(self) -> bool:
-        """Hands over all kept records that are committed, if they are the next ones; returns whether they were."""
+        """Hands over kept records that are committed, if they are the next ones, as many as make a piece; returns whether they were."""
         while self._kept and self._kept[0].base_offset < self.applied:
             self._take_kept()
-        found = False
-        while self._kept and self._kept[0].base_offset == self.applied < self._high_watermark:
+        count = 0
+        while (
+            count < RECORDS_TOGETHER and self._kept and self._kept[0].base_offset == self.applied < self._high_watermark
+        ):
             kept = self._take_kept()
             end_offset = kept.base_offset + len(kept.records)
             if end_offset > self._high_watermark:
@@ -168,8 +173,8 @@ class CommittedLog:
             self.applied_bytes += kept.size_bytes
             self.applied_timestamp_ms = max(self.applied_timestamp_ms, kept.timestamp_ms)
             self._hand(CommittedRecords(kept.base_offset, end_offset, kept.epoch, kept.records))
-            found = True
-        return found
+            count += len(kept.records)
+        return count > 0
 
     def _take_kept(self) -> _Kept:
         kept = self._kept.popleft()

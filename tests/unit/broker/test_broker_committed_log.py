@@ -111,11 +111,15 @@ def test_more_than_can_be_kept_is_read_back(monkeypatch: pytest.MonkeyPatch) -> 
     assert records == [level(number) for number in range(5)]
 
 
-def test_a_long_row_of_batches_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_long_row_of_batches_comes_in_pieces(monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
+    """Trap: those that were kept came all at once, ten thousand records of one change among them."""
     monkeypatch.setattr(committed_log, "PIECE_BYTES", 200)
+    monkeypatch.setattr(committed_log, "RECORDS_TOGETHER", 3)
     rig = Rig()
+    rig.committed.advance(1)
     for number in range(10):
-        rig.append([level(number)], kept=False)
+        rig.append([level(number)], kept=kept)
     rig.committed.advance(11)
     assert rig.committed.is_behind
     assert 11 not in rig.seen, "nobody is told that all is there before it is"

@@ -7,20 +7,30 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metadata_histories import bounded, contents, records_of, replayed
+from metadata_histories import bounded, contents, in_transaction, records_of, replayed
+from msgspec.structs import replace
 
+from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
 from replog.errors import InvariantViolationError
 from replog.metadata import MetadataDelta, MetadataImage, MetadataLoader, image_records
+from replog.metadata.delta import LocalChanges
 from replog.metadata.loader import Publisher
 from replog.metadata.records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
     MetadataRecord,
     NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    ResourceType,
     TopicRecord,
 )
+from tests.work_counts import calls_of
 
 A, B = UUID(int=1), UUID(int=2)
 
@@ -195,3 +205,66 @@ def test_however_the_log_comes_in_the_image_is_that_of_its_records(data: st.Data
             assert contents(loader.image) == contents(image)
             if loader.is_open:
                 assert contents(told.image) == contents(image)
+
+
+@bounded
+@given(st.data())
+def test_a_transaction_that_comes_in_pieces_is_the_same_change_as_its_records_alone(data: st.DataObject) -> None:
+    local: list[LocalChanges] = []
+    loader = loader_of(lambda delta, _image: local.append(delta.local_changes(1)))
+    before = [NoOpRecord(), *records_of(data)]
+    load(loader, len(before), *before)
+    loader.flush()
+    base = loader.image
+    records = records_of(data, base)
+    aborted = data.draw(st.booleans())
+    pieces = in_transaction(records, aborted=aborted)
+    after = records_of(data, base if aborted else replayed(records, base), max_size=3)
+    pieces += after
+    while pieces:
+        count = data.draw(st.integers(1, len(pieces)))
+        load(loader, loader.end_offset + count, *pieces[:count])
+        pieces = pieces[count:]
+        if data.draw(st.booleans()):
+            loader.flush()
+    loader.flush()
+    alone = [*([] if aborted else records), *after]
+    assert contents(loader.image) == contents(replayed(alone, base))
+    if not after:
+        expected = MetadataDelta(base)
+        for record in alone:
+            expected.replay(record)
+        said = [each for each in local[1:] if each != LocalChanges((), (), ())]
+        assert said in ([], [expected.local_changes(1)])
+        assert said or expected.local_changes(1) == LocalChanges((), (), ())
+
+
+@pytest.mark.parametrize("kind", ["entries", "topics", "leaders", "configs"])
+def test_the_end_of_a_large_transaction_is_no_longer_step_than_any_other(kind: str) -> None:
+    """Trap: all its records were replayed at its end, and ten thousand new leaders held the loop for a tenth of a second."""
+    ids = [UUID(int=number << 20) for number in range(1, 2_001)]
+    entry = AclEntry(ResourceKind.TOPIC, "t", PatternType.LITERAL, "User:a", "*", AclOperation.READ, Permission.ALLOW)
+    topics = [TopicRecord(f"t{topic_id.int}", topic_id) for topic_id in ids]
+    partitions = [PartitionRecord(0, each, (1, 2), (1, 2), 1, leader_epoch=0, partition_epoch=0) for each in ids]
+    entries = [AccessControlEntryRecord(each, replace(entry, name=f"t{each.int}")) for each in ids]
+    before, records = {
+        "entries": (entries, [RemoveAccessControlEntryRecord(each) for each in ids]),
+        "topics": ([], [record for pair in zip(topics, partitions, strict=True) for record in pair]),
+        "leaders": ([*topics, *partitions], [PartitionChangeRecord(0, each, leader=2) for each in ids]),
+        "configs": ([], [ConfigRecord(ResourceType.TOPIC, f"t{each.int}", "retention.ms", "5") for each in ids]),
+    }[kind]
+    loader = loader_of()
+    load(loader, len(before) + 1, *before, NoOpRecord())
+    loader.flush()
+    calls = []
+    records = [BeginTransactionRecord("t"), *records, EndTransactionRecord()]
+    for start in range(0, len(records), 100):
+        some = records[start : start + 100]
+
+        def step(some: list[MetadataRecord] = some) -> None:
+            load(loader, loader.end_offset + len(some), *some)
+            loader.flush()
+
+        calls.append(calls_of(step))
+    assert contents(loader.image) == contents(replayed([*before, NoOpRecord(), *records]))
+    assert calls[-1] < 10_000
