@@ -127,11 +127,15 @@ class ListedNames:
     def __init__(self, literal: Mapping[str, int], prefixed: Mapping[str, int]) -> None:
         self._literal = literal
         self._prefixed = prefixed
-        self._ranges = PrefixRanges(dict.fromkeys(prefixed, (1, 0)))
+        self._ranges: PrefixRanges | None = None  # until somebody asks, as in a table
 
     def __contains__(self, name: str) -> bool:
         """Whether an entry concerns a name."""
-        return name in self._literal or ANY_NAME in self._literal or self._ranges.bits(name) != NOTHING
+        if name in self._literal or ANY_NAME in self._literal:
+            return True
+        if self._ranges is None:
+            self._ranges = PrefixRanges(dict.fromkeys(self._prefixed, (1, 0)))
+        return self._ranges.bits(name) != NOTHING
 
     def changed(self, changes: Iterable[AclChange]) -> ListedNames:
         """Returns the counts after changes."""

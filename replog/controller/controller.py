@@ -16,7 +16,8 @@ LoadSnapshot               standby: the state is that of the snapshot
 BrokerGone                 active: a broker that does not run any more is fenced at once
 AppendRefused              the state goes back to before those records; the requests that made them fail
 Renounce                   every waiting request fails, the state goes back to the last committed offset
-Tick                       a large change goes on; requests past their deadline fail; periodic tasks that are due run
+Tick                       a large change goes on, or the arrangement of access control lists, without which nobody is judged;
+                           requests past their deadline fail; periodic tasks that are due run
 ========================== =========================================================================================
 
 Everything goes through one `EventQueue`: the activation first, then requests in order, periodic tasks when they are due.
@@ -223,7 +224,7 @@ class Controller:
             case CommittedRecords():
                 self._handle_committed(message)
             case Tick():
-                self._append_more()
+                self._go_on()
                 self._effects += self._deferred.expire(now_ms)
             case BrokerGone():
                 self._note_gone(message)
@@ -291,9 +292,9 @@ class Controller:
             tell_denied: The function that is told what it may not have.
 
         Raises:
-            NotControllerError: This controller is not active.
+            NotControllerError: This controller is not active, or has not arranged the access control lists since it is.
         """
-        if not self._is_active:
+        if not self._is_active or self._is_arranging:
             raise NotControllerError(f"node {self._node_id} is not the active controller (yet, or any more)")
         return self._managers.rights(client, api, tell_denied)
 
@@ -307,7 +308,7 @@ class Controller:
 
     def _must_go_on(self) -> bool:
         """Whether more is to be done at once than one step does."""
-        if self._unappended or self._unmade is not None:
+        if self.is_changing or self._is_arranging:
             return True
         return not self._queue.is_held and len(self._queue) > 0
 
@@ -315,6 +316,11 @@ class Controller:
     def is_changing(self) -> bool:
         """Whether a large change is under way, beside which nothing else is made."""
         return bool(self._unappended) or self._unmade is not None
+
+    @property
+    def _is_arranging(self) -> bool:
+        """Whether the access control lists are being arranged, before which no request is handled."""
+        return self._is_active and self._state.acls.in_force.is_far_behind
 
     # ---- terms ------------------------------------------------------------------------------------------------------
 
@@ -428,6 +434,13 @@ class Controller:
         self._last_write_ms = now_ms
         self._unappended += self._offsets.batches(records)
         self._append_more()
+
+    def _go_on(self) -> None:
+        """Does one step of what is under way: of a large change first, else of the arrangement of access control lists."""
+        if self._is_arranging and not self.is_changing:
+            self._state.acls.in_force.arrange_more()
+        else:
+            self._append_more()
 
     def _append_more(self) -> None:
         """Makes, replays and appends what one step does of the change that is under way; nothing where none is."""
@@ -597,7 +610,8 @@ class Controller:
 
     def _run_due(self, now_ms: int) -> None:
         """Runs what is due, as much as one step does; the rest comes with the next `Tick`."""
-        while not self.is_changing and self._step_records < self._config.max_records_per_step:
+        records_max = self._config.max_records_per_step
+        while not self.is_changing and not self._is_arranging and self._step_records < records_max:
             if (run := self._queue.take_due(now_ms)) is None:
                 return
             run(now_ms)

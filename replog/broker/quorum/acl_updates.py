@@ -37,9 +37,10 @@ class AclUpdates:
         self._newest = image.acls
         if self._told is self._newest or self._task is not None:
             return
-        changes = difference(self._told or {}, self._newest)
-        if len(changes) <= AT_ONCE_MAX:
-            self._authorizer.update(*_gone_and_new(self._told or {}, changes))
+        told = self._told or {}
+        changes = difference(told, self._newest) if abs(len(told) - len(self._newest)) <= AT_ONCE_MAX else None
+        if changes is not None and len(changes) <= AT_ONCE_MAX:
+            self._authorizer.update(*_gone_and_new(told, changes))
             self._told = self._newest
         else:
             self._task = watched_task(self._follow(), name="acl-updates", on_failure=self._on_failure)

@@ -172,7 +172,7 @@ class Managers:
         self._create_acls = partial(state.acls.create, rng=rng)
         self._rng = rng
         self._wall_ms = wall_ms
-        self._acls = state.acls
+        self._entries_in_force = state.acls.in_force
         self._topic_names = state.replication.topics
         self.of_nodes: Mapping[type, RequestHandler] = self._of_nodes(state)
         self.of_clients: Mapping[type, ChangeHandler] = self._of_clients(state)
@@ -237,7 +237,7 @@ class Managers:
 
     def rights(self, client: ClientIdentity, api: str, tell_denied: Callable[[Denial], None]) -> Rights:
         """Returns what a client may have changed, by the newest state; arguments as of `replog.access.rights.Rights`."""
-        return Rights(self._acls.authorizer(), client, api, tell_denied)
+        return Rights(self._entries_in_force.authorizer(), client, api, tell_denied)
 
     def _changed(
         self, envelope: Envelope[ClientChange], now_ms: int, tell_denied: Callable[[Denial], None]

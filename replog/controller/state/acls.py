@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.access.authorizer import OPEN, Authorizer
 from replog.access.entries import AclEntry, AclFilter, entry_problem
@@ -29,26 +33,36 @@ from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineLong
 LOOKS_MAX = 40_000
 """How many entries one request may have looked at, filter by filter, beside those that name an entry whole; about a microsecond each."""
 
+ARRANGED_TOGETHER: Final = 1_000
+"""Entries that are arranged in one step: some milliseconds.  More take several, in which no client is judged."""
+
 _ADDED = AclResult(ErrorCode.NONE)
+
+
+class _Arranging(Struct):
+    """What is to decide, and the entries that it does not know yet."""
+
+    authorizer: StandardAuthorizer
+    left: Iterator[AclEntry]
 
 
 class EntriesInForce:
     """What decides by the entries of the newest state, and goes back with it.
 
     Changes are noted when they are replayed, and put in force when the next client is judged.  Whoever judges nobody, as a
-    standby does, notes nothing.
+    standby does, notes nothing.  Where thousands are to be put in force, all are arranged anew, some in each step.
 
     Args:
         registry: The timeline of the controller.
         new_authorizer: The function that makes what decides, with no entry; None: everybody may do everything.
-        entries: The function that returns all entries of the newest state.
+        entries: All entries of the newest state.
     """
 
     def __init__(
         self,
         registry: SnapshotRegistry,
         new_authorizer: Callable[[], StandardAuthorizer] | None,
-        entries: Callable[[], Iterable[AclEntry]],
+        entries: Collection[AclEntry],
     ) -> None:
         self._new_authorizer = new_authorizer
         self._entries = entries
@@ -59,6 +73,14 @@ class EntriesInForce:
         self._authorizer: StandardAuthorizer | None = None
         self._known_stamp = 0  # of the state that the authorizer has, together with what is noted
         self._noted: dict[AclEntry, bool] = {}  # whether it is new, or gone
+        self._arranging: _Arranging | None = None  # of that state
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether so much is to be arranged that it takes several calls of `arrange_more`, and `authorizer` would hold all up."""
+        if self._new_authorizer is None or len(self._entries) <= ARRANGED_TOGETHER:
+            return False
+        return self._authorizer is None or self._stamp.get() != self._known_stamp
 
     def note(self, entry: AclEntry, *, is_new: bool) -> None:
         """Notes that an entry has been replayed."""
@@ -66,8 +88,12 @@ class EntriesInForce:
             self._authorizer = self._stamped_in = None
         if self._stamped_in is None or self._stamped_in is not self._registry.latest_snapshot:
             self._stamp_anew()
+        self._arranging = None
         if self._authorizer is not None and self._noted.pop(entry, is_new) is is_new:
             self._noted[entry] = is_new
+            if len(self._noted) > ARRANGED_TOGETHER:
+                self._authorizer = None
+                self._noted.clear()
 
     def _stamp_anew(self) -> None:
         """Marks the state behind the newest snapshot: once for all changes until the next one, which are taken back together."""
@@ -76,17 +102,27 @@ class EntriesInForce:
         self._stamp.set(self._last_stamp)
         self._known_stamp = self._last_stamp
 
+    def arrange_more(self) -> None:
+        """Arranges some more entries; they are in force when all are, and nothing is lost where the state changes before."""
+        if self._new_authorizer is None:
+            return
+        if self._arranging is None or self._stamp.get() != self._known_stamp:
+            self._arranging = _Arranging(self._new_authorizer(), iter(list(self._entries)))
+            self._authorizer = self._stamped_in = None
+            self._known_stamp = self._stamp.get()
+            self._noted.clear()
+        some = list(islice(self._arranging.left, ARRANGED_TOGETHER))
+        self._arranging.authorizer.update((), some)
+        if len(some) < ARRANGED_TOGETHER:
+            self._authorizer, self._arranging = self._arranging.authorizer, None
+
     def authorizer(self) -> Authorizer:
-        """Returns what decides by the newest state; costs what has changed since the last call, or all where the state went back."""
+        """Returns what decides by the newest state; costs what has changed since the last call, or all where it `is_far_behind`."""
         if self._new_authorizer is None:
             return OPEN
-        if self._authorizer is None or self._stamp.get() != self._known_stamp:
-            self._authorizer = self._new_authorizer()
-            self._authorizer.update((), self._entries())
-            self._known_stamp = self._stamp.get()
-            self._stamped_in = None
-            self._noted.clear()
-        elif self._noted:
+        while self._authorizer is None or self._stamp.get() != self._known_stamp:
+            self.arrange_more()
+        if self._noted:
             new = [entry for entry, is_new in self._noted.items() if is_new]
             self._authorizer.update([entry for entry, is_new in self._noted.items() if not is_new], new)
             self._noted.clear()
@@ -101,13 +137,8 @@ class AclControl:
         self._features = features
         self.entries: TimelineHashMap[UUID, AclEntry] = TimelineHashMap(registry)
         self._ids: TimelineHashMap[AclEntry, UUID] = TimelineHashMap(registry)
-        self._in_force = EntriesInForce(
-            registry, config.new_authorizer, lambda: [entry for _, entry in self.entries.items()]
-        )
-
-    def authorizer(self) -> Authorizer:
-        """Returns what decides by the newest state."""
-        return self._in_force.authorizer()
+        self.in_force = EntriesInForce(registry, config.new_authorizer, self._ids)
+        """What decides by the newest state."""
 
     def create(self, request: CreateAcls, rng: random.Random) -> LongResult:
         """Adds entries; one result for each, in order.  One that is there already is a success, as in Kafka.
@@ -185,7 +216,7 @@ class AclControl:
         """Adds an entry."""
         self.entries[record.acl_id] = record.entry
         self._ids[record.entry] = record.acl_id
-        self._in_force.note(record.entry, is_new=True)
+        self.in_force.note(record.entry, is_new=True)
 
     def replay_remove(self, record: RemoveAccessControlEntryRecord) -> None:
         """Removes an entry.
@@ -198,4 +229,4 @@ class AclControl:
             raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
         del self.entries[record.acl_id]
         del self._ids[entry]
-        self._in_force.note(entry, is_new=False)
+        self.in_force.note(entry, is_new=False)

@@ -17,6 +17,7 @@ from replog.metadata import MetadataImage
 from replog.metadata.image import image_records
 from replog.metadata.records import AccessControlEntryRecord, NoOpRecord, RemoveAccessControlEntryRecord
 from tests.unit.metadata.metadata_histories import replayed
+from tests.work_counts import calls_of
 
 ENTRY = AclEntry(ResourceKind.TOPIC, "t", PatternType.LITERAL, "User:a", "*", AclOperation.READ, Permission.ALLOW)
 ADDED = AccessControlEntryRecord(UUID(int=1), ENTRY)
@@ -67,7 +68,7 @@ async def test_thousands_of_entries_are_arranged_beside_the_loop_and_later_image
     updates(replayed([NoOpRecord()]))
     others = [replace(ENTRY, principal=f"User:u{number}") for number in range(2 * AT_ONCE_MAX)]
     many = replayed([ADDED, *(AccessControlEntryRecord(UUID(int=2 + n), each) for n, each in enumerate(others))])
-    updates(many)
+    assert calls_of(lambda: updates(many)) < AT_ONCE_MAX, "they are not even looked for in the step of the image"
     assert (reads(authorizer), authorizer.entries_count) == (False, 0), "nothing is in force in the step of the image"
     updates(replayed([GONE], many))
     await wait_until(lambda: authorizer.entries_count == len(others))

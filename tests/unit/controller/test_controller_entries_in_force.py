@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from replog.controller.state.acls import EntriesInForce
+from replog.controller.state import acls
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
 
@@ -23,13 +23,14 @@ class Entries:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_it_goes_back_with_the_state(seed: int) -> None:
+def test_it_goes_back_with_the_state(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, registry = random.Random(seed), SnapshotRegistry()
+    monkeypatch.setattr(acls, "ARRANGED_TOGETHER", rng.choice((2, 100)))
     state: TimelineHashMap[int, bool] = TimelineHashMap(registry)
-    in_force: Any = cast("Any", EntriesInForce)(registry, Entries, lambda: [key for key, _ in state.items()])
+    in_force: Any = cast("Any", acls.EntriesInForce)(registry, Entries, state)
     epochs: list[int] = []
     for step in range(200):
-        match rng.choice(("change", "change", "change", "judge", "snapshot", "revert", "forget")):
+        match rng.choice(("change", "change", "change", "arrange", "arrange", "judge", "snapshot", "revert", "forget")):
             case "change":
                 entry = rng.randrange(8)
                 is_new = state.get(entry) is None
@@ -38,6 +39,8 @@ def test_it_goes_back_with_the_state(seed: int) -> None:
                 else:
                     del state[entry]
                 in_force.note(entry, is_new=is_new)
+            case "arrange" if in_force.is_far_behind:
+                in_force.arrange_more()
             case "judge":
                 authorizer: Any = in_force.authorizer()
                 assert authorizer.known == {key for key, _ in state.items()}

@@ -43,6 +43,7 @@ from replog.controller.requests import (
     UpdateFeatures,
 )
 from replog.controller.rights import CHANGE_RIGHTS
+from replog.controller.state import acls
 from replog.errors import (
     AuthorizationError,
     DelegationTokenAuthorizationError,
@@ -65,7 +66,7 @@ NAME = "kafka-cluster"
 def guarded(**others: Any) -> Quorum:
     """A controller with an authorizer, a broker, and the topics `mine` and `secret`."""
     config = ControllerConfig(new_authorizer=lambda: StandardAuthorizer({"User:admin"}), **others)
-    quorum = Quorum(1, config=config)
+    quorum = Quorum(1, 2, config=config)
     quorum.claim(1)
     quorum.commit()
     quorum.start(1)
@@ -118,6 +119,35 @@ CHANGES: dict[type, tuple[ClientChange, AclEntry]] = {
         entry(AclOperation.CREATE_TOKENS, ResourceKind.USER, "User:bob"),
     ),
 }
+
+
+def test_a_new_controller_arranges_entries_in_steps_before_it_judges_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: the first client that was judged had all twenty thousand arranged in one step, a tenth of a second."""
+    monkeypatch.setattr(acls, "ARRANGED_TOGETHER", 10)
+    quorum = guarded()
+    grant(quorum, *(entry(CREATE, TOPIC, f"t{number}") for number in range(40)))
+    quorum.renounce()
+    quorum.claim(2)
+    quorum.commit()
+    arranged: list[int] = []
+    update = StandardAuthorizer.update
+
+    def counted(authorizer: StandardAuthorizer, gone: Any, new: Any) -> None:
+        arranged.append(len(list(new)))
+        update(authorizer, gone, new)
+
+    monkeypatch.setattr(StandardAuthorizer, "update", counted)
+    requests = [NewTopic(name, 1, 1) for name in ("t7", "other", "t39")]
+    request_id = quorum.submit(Envelope(CreateTopics(tuple(requests)), ALICE))
+    with pytest.raises(NotControllerError):
+        quorum.leader.rights(ALICE, "AddRaftVoter", lambda _: None)
+    while request_id not in quorum.replies:
+        before = len(arranged)
+        quorum.tick()
+        assert len(arranged) <= before + 1
+        quorum.commit()
+    assert errors(quorum.replies[request_id]) == [DONE, REFUSED, DONE]
+    assert (sum(arranged), max(arranged)) == (40, 10)
 
 
 def outcome(quorum: Quorum, change: ClientChange, client: ClientIdentity) -> list[ErrorCode]:
