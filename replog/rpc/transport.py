@@ -35,11 +35,13 @@ class ConnectionLostError(RetriableError):
 
     Attributes:
         refused: Whether nobody listens at the address (a dead process), as opposed to silence.
+        was_idle: Whether a connection that had been idle ended before anything of the answer came, as where a broker ends idle ones.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
+        self.was_idle = False
 
 
 class Stream(Protocol[Out_contra, In_co]):

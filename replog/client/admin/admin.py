@@ -285,7 +285,7 @@ class Admin(
         chosen = None if partitions is None else partitions_of("partitions", partitions)
         named = None if chosen is None else tuple(NamedPartition(*one) for one in chosen)
         address = await self._address(broker)
-        return await self._view.call(address, DescribeNodeRequest(named), timeout_ms=within_ms)
+        return await self._view.read(address, DescribeNodeRequest(named), timeout_ms=within_ms)
 
     async def describe_node_configs(
         self, node: int | str, *, timeout_ms: int | None = None
@@ -306,7 +306,7 @@ class Admin(
         address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
         if address is None:
             return await self._configs_of_voter(int(node), within_ms)
-        return (await self._view.call(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)).configs
+        return (await self._view.read(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)).configs
 
     async def _configs_of_voter(self, node_id: int, timeout_ms: int) -> tuple[ConfigDescription, ...]:
         """Lets a broker ask a node that is a controller only: clients need not reach those."""
@@ -334,7 +334,7 @@ class Admin(
         """
         address = await self._address(broker)
         request = DescribeLogDirsRequest()
-        response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
+        response = await self._view.read(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
         return response.directories
 
     async def move_replica(

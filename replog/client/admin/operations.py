@@ -256,7 +256,7 @@ class Operations:
                 raise UnknownTopicOrPartitionError(f'there is no topic "{resource[1]}"') from None
         else:
             try:
-                response = await self._view.call(address_of(broker), request, timeout_ms=within_ms)
+                response = await self._view.read(address_of(broker), request, timeout_ms=within_ms)
             except (ConnectionLostError, RequestTimedOutError) as error:
                 raise BrokerNotAvailableError(
                     f"broker {broker.broker_id} does not answer, and nobody else knows what its file says: {error}"

@@ -142,7 +142,7 @@ async def _ask(
     if broker is None:
         return None
     try:
-        return await view.call(address_of(broker), DescribeNodeRequest((name,)), timeout_ms=timeout_ms)
+        return await view.read(address_of(broker), DescribeNodeRequest((name,)), timeout_ms=timeout_ms)
     except UnsupportedVersionError:  # a broker of Apache Kafka
         return NO_DETAILS
     except ReplogError:

@@ -338,7 +338,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
         for first in range(0, len(names), NAMED_MAX):
             part = names[first : first + NAMED_MAX]
             request = DescribeNodeRequest(tuple(NamedPartition(*name) for name in part))
-            answer = await view.call(address, request, timeout_ms=timeout_ms)
+            answer = await view.read(address, request, timeout_ms=timeout_ms)
             replicas |= {TopicPartition(one.topic, one.partition_id): one for one in answer.replicas}
     except UnsupportedVersionError:
         return await _ask_kafka(view, address, timeout_ms)
@@ -346,7 +346,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
         return SILENT
     try:
         of_broker = DescribeConfigsRequest(ResourceType.BROKER, str(broker.broker_id))
-        configs = (await view.call(address, of_broker, timeout_ms=timeout_ms)).configs
+        configs = (await view.read(address, of_broker, timeout_ms=timeout_ms)).configs
     except ReplogError:
         return SILENT
     names_of_rates = {LEADER_REPLICATION_THROTTLED_RATE.name, FOLLOWER_REPLICATION_THROTTLED_RATE.name}
@@ -358,7 +358,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
 async def _ask_kafka(view: ClusterView, address: str, timeout_ms: int) -> BrokerSays:
     """Asks a broker of Apache Kafka, which tells no more than the sizes of its replicas."""
     try:
-        answer = await view.call(address, DescribeLogDirsRequest(), timeout_ms=timeout_ms)
+        answer = await view.read(address, DescribeLogDirsRequest(), timeout_ms=timeout_ms)
     except ReplogError:
         return SILENT
     held = (replica for directory in answer.directories for replica in directory.replicas)

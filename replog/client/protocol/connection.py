@@ -141,11 +141,18 @@ class CallLinks:
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._room:
                 self._check_open()
-                link = self._take() or await self._open(cluster_id)
+                kept = self._take()
+                link = kept or await self._open(cluster_id)
+                used_s = link.used_s
                 try:
                     self._check_open()
                     broker = _LinkedBroker(link, self._endpoint.address, cluster_id)
                     return await question(broker, request, timeout_ms)
+                except ConnectionLostError as lost:
+                    lost.was_idle = kept is not None and link.has_ended_since(used_s)
+                    if lost.was_idle:
+                        self._drop_idle()
+                    raise
                 finally:
                     self._give_back(link)
         except TimeoutError:
@@ -175,6 +182,11 @@ class CallLinks:
                 return link
             link.lose(ConnectionLostError("idle"))
         return None
+
+    def _drop_idle(self) -> None:
+        """Ends the connections that nobody uses: they have been idle for longer than one that the broker has ended."""
+        while self._idle:
+            self._idle.pop().lose(ConnectionLostError("idle"))
 
     async def _open(self, cluster_id: str) -> Link:
         link = await open_link(self._endpoint, cluster_id=cluster_id)

@@ -126,6 +126,10 @@ class Link(asyncio.BufferedProtocol):
         """Whether the connection has not ended."""
         return self._end is None and self._transport is not None and not self._transport.is_closing()
 
+    def has_ended_since(self, used_s: float) -> bool:
+        """Whether the broker has ended the connection, and nothing has come since the answer at a time of the loop (`used_s`)."""
+        return self.closed.done() and self.used_s == used_s and self._reader.is_between_frames
+
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

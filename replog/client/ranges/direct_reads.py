@@ -82,7 +82,7 @@ class ReplicaFinder:
         )
         who: Hashable = address
         try:
-            located = await self._view.call(address, request, timeout_ms=LOCATE_TIMEOUT_MS)
+            located = await self._view.read(address, request, timeout_ms=LOCATE_TIMEOUT_MS)
             if not located.refusal:
                 return located
             why, pause_s = located.refusal, ELSEWHERE_S

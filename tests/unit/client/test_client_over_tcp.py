@@ -9,15 +9,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.client import Admin, Consumer, LoopThread, Producer, SyncAdmin, SyncConsumer, SyncProducer
+from replog.client.protocol.link import Link
 from replog.config.server import ServerConfig
 from replog.errors import BrokerClosedError, ConfigError, RequestTimedOutError
 from replog.metadata.records import ResourceType
+from replog.tcp.connection import ServerConnection
 from replog.testing import SimulatedFileSystem
 
 
@@ -112,6 +115,42 @@ async def test_clients_go_on_over_connections_that_ended_idle(caplog: pytest.Log
                     await asyncio.sleep(0.05)
         told = [record.message for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
     assert told == []
+
+
+async def test_nobody_hears_of_a_connection_that_ends_as_a_question_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a question that was asked once, in the moment in which the broker ended idle connections, failed."""
+    async with running() as node, Admin(node.address) as admin, Producer(node.address) as producer:
+        assert node._clients is not None
+        listener = node._clients._listener
+        assert listener is not None
+        await admin.create_topic("t", 1, 1)
+        send, ended = Link.send, set[ServerConnection]()
+
+        def sent_late(link: Link, *request: Any, **how: Any) -> Any:
+            for each in list(listener._connections):
+                if each._has_asked and not len(each._answers) and not each._arrived:
+                    ended.add(each)
+                    each.end_idle(0.1)
+            return send(link, *request, **how)
+
+        for question in (
+            lambda: admin.describe_node(1),
+            lambda: admin.describe_node_configs(1),
+            lambda: admin.describe_log_dirs(1),
+            lambda: admin.describe_configs((ResourceType.BROKER, "1")),
+            admin.list_topics,
+            lambda: producer.send_and_wait("t", b"x"),
+        ):
+            await question()
+            with monkeypatch.context() as patch:
+                patch.setattr(Link, "send", sent_late)
+                asking = asyncio.ensure_future(question())
+                async with asyncio.timeout(60):
+                    while not ended and not asking.done():
+                        await asyncio.sleep(0)
+            assert ended
+            await asking
+            ended.clear()
 
 
 async def test_limits_of_connections_are_set_while_the_broker_runs() -> None:

@@ -192,6 +192,51 @@ async def test_a_connection_that_the_broker_has_ended_is_not_used_again() -> Non
         assert server.opened == 2
 
 
+@pytest.mark.parametrize("kept_count", [0, 1, 3])
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_an_error_says_whether_an_idle_connection_ended_before_anything_came(
+    kept_count: int, has_begun: bool
+) -> None:
+    """Goal: only what was most likely never read by the broker is asked again."""
+    gate, is_ending = asyncio.Event(), False
+
+    async def ending(peer: Peer, request: Request) -> None:
+        if is_ending:
+            if has_begun:
+                peer.raw(b"\0\0")
+            peer.writer.close()
+            return
+        await gate.wait()
+        await answering(peer, request)
+
+    async with connected(ending) as (server, connection):
+        asked = [asyncio.ensure_future(ask(connection)) for _ in range(kept_count)]
+        await until(lambda: len(server.requests) == kept_count)
+        gate.set()
+        await asyncio.gather(*asked)
+        is_ending = True
+        with pytest.raises(ConnectionLostError) as lost:
+            await ask(connection)
+        assert lost.value.was_idle == (kept_count > 0 and not has_begun)
+        is_ending = False
+        await ask(connection)
+        assert server.opened == {0: 2, 1: 2, 3: 3 if has_begun else 4}[kept_count]
+
+
+async def test_an_answer_that_is_late_is_no_end_of_an_idle_connection() -> None:
+    """Goal: what was given its time is not asked again."""
+    replies = [answering, silent]
+
+    async def once(peer: Peer, request: Request) -> None:
+        await replies.pop(0)(peer, request)
+
+    async with connected(once) as (_, connection):
+        await ask(connection)
+        with pytest.raises(ConnectionLostError, match="no answer in 50 ms") as lost:
+            await ask(connection, 50)
+        assert not lost.value.was_idle
+
+
 async def test_a_connection_that_nobody_uses_for_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected() as (server, connection):
         await ask(connection)
