@@ -48,21 +48,27 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     return pinned
 
 
-def require_topic(brokers: Brokers, topic: str) -> None:
-    """Looks whether the topic exists that a write names.
+def find_cluster(brokers: Brokers, topic: str | None) -> str:
+    """Returns the id of the cluster to which rows are to be written.
+
+    Args:
+        brokers: Its brokers.
+        topic: The topic that has to exist there; None: any.
 
     Raises:
         ConfigError: No broker answers.
-        UnknownTopicOrPartitionError: It does not.
+        UnknownTopicOrPartitionError: There is no such topic.
         ReplogError: Whatever else an answer raises.
     """
 
-    async def look(view: ClusterView) -> None:
+    async def look(view: ClusterView) -> str:
         await view.ready(CONNECT_TIMEOUT_MS)
-        await view.topic_or_raise(topic)
+        if topic is not None:
+            await view.topic_or_raise(topic)
+        return view.cluster_id
 
     try:
-        ask_cluster(brokers, look)
+        return ask_cluster(brokers, look)
     except UnknownTopicOrPartitionError as error:
         raise UnknownTopicOrPartitionError(f"topic: {error}") from None
 
@@ -156,10 +162,10 @@ async def kept_view(brokers: Brokers) -> AsyncIterator[ClusterView]:
 
 
 async def lent_producer(terms: object, make: Callable[[], Producer]) -> Producer:
-    """Lends this process's transactional producer, or a new one where it has none on these terms; in the loop's thread.
+    """Lends this process's producer, or a new one where it has none on these terms; in the loop's thread.
 
-    Whoever has it hands it back to `keep_producer` if all went well, and closes it otherwise: what a process remembers of a cluster
-    may be of an earlier one.
+    Whoever has it hands it back to `keep_producer` if all that it was given is acknowledged, and closes it otherwise: what is left of a
+    task that has failed must not be sent by the next one, and what a process remembers of a cluster may be of an earlier one.
 
     Args:
         terms: What the producer is for, and how it is set up.

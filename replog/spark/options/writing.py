@@ -60,7 +60,6 @@ class OnceOptions(Struct, frozen=True):
         write_id: The name of this one write; None: it has none.
         timeout_ms: How long a task may write.
         planned_ends: The end offset of each partition of the topic of decisions when the write was planned; (): not planned yet.
-        planned_cluster: The id of the cluster that the write was planned with; "": not planned yet.
     """
 
     application: str | None
@@ -68,7 +67,6 @@ class OnceOptions(Struct, frozen=True):
     write_id: str | None
     timeout_ms: int
     planned_ends: tuple[int, ...] = ()
-    planned_cluster: str = ""
 
 
 class WriteOptions(Struct, frozen=True):
@@ -81,6 +79,7 @@ class WriteOptions(Struct, frozen=True):
         producer: Settings of the producer, by the names of its keywords.
         once: How rows are there exactly once; None: they are at least once.
         security: TLS and the login; None: plain text.
+        cluster_id: The id of the cluster that the write was planned with; "": not planned yet.
     """
 
     bootstrap_servers: str
@@ -89,6 +88,7 @@ class WriteOptions(Struct, frozen=True):
     producer: Mapping[str, Any]
     once: OnceOptions | None = None
     security: Security | None = None
+    cluster_id: str = ""
 
     @property
     def brokers(self) -> Brokers:

@@ -1,14 +1,15 @@
 """One task's rows on their way: Arrow batches in, acknowledged records out.
 
-The rows of an attempt go through one idempotent producer, made for it and closed with it: a retry within the attempt writes no
-row twice, a new attempt of the task writes all of its rows again.  Spark hands over the next Arrow batch only when the rows of
+The rows of an attempt go through one idempotent producer: a retry within the attempt writes no row twice, a new attempt of the task
+writes all of its rows again.  The process keeps the producer for its next task, unless this one has failed: what a producer still holds
+then is no part of another task.  Spark hands over the next Arrow batch only when the rows of
 the last one have room in the producer's memory, so a task holds one Arrow batch and that memory at most.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,7 +20,7 @@ from replog.spark.options.writing import WriteOptions, in_options
 from replog.spark.python_worker import tune_worker
 from replog.spark.sink.columns import TopicRows, pieces
 from replog.spark.sink.outcome import TaskAttempt, TaskWritten
-from replog.spark.worker_client import CLIENT_ID, loop_thread
+from replog.spark.worker_client import CLIENT_ID, keep_producer, lent_producer, loop_thread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,13 +101,18 @@ def new_producer(options: WriteOptions, **settings: Any) -> Producer:
 class Sending:
     """A producer, and what became of what it was given; in the loop's thread.
 
+    Args:
+        producer: The producer.
+        keep: The function that takes it back when all went well.
+
     Attributes:
         sent_count: The number of rows that it was given.
         where: Which rows are just being given to it, for errors.
     """
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, keep: Callable[[Producer], Awaitable[None]]) -> None:
         self._producer = producer
+        self._keep = keep
         self._open: deque[BulkDelivery] = deque()
         self._settled_count = 0
         self.sent_count = 0
@@ -114,14 +120,15 @@ class Sending:
 
     @classmethod
     async def start(cls, options: WriteOptions) -> Self:
-        """Connects.  Raises: ReplogError: No broker answers."""
-        producer = new_producer(options)
+        """Connects, unless this process has done so for a task before.  Raises: ReplogError: No broker answers."""
+        terms = options.brokers, options.cluster_id, dict(options.producer)
+        producer = await lent_producer(terms, lambda: new_producer(options))
         try:
             await producer.start()
         except BaseException:
             await producer.close(timeout_ms=0)
             raise
-        return cls(producer)
+        return cls(producer, partial(keep_producer, terms))
 
     @property
     def acknowledged_count(self) -> int:
@@ -147,13 +154,13 @@ class Sending:
         self._open.append(delivery)
 
     async def finish(self) -> None:
-        """Waits until all rows are acknowledged, and closes.
+        """Waits until all rows are acknowledged, and lets the producer be kept.
 
         Raises:
             ReplogError: The first error among them.
         """
         await self.settle()
-        await self._producer.close()
+        await self._keep(self._producer)
 
     async def settle(self) -> None:
         """Waits until all rows are acknowledged.

@@ -43,10 +43,9 @@ def plan_write(
     check_write_schema(schema, parsed.topic)
     if is_over:
         return parsed
-    if parsed.topic is not None:
-        from replog.spark.worker_client import require_topic
+    from replog.spark.worker_client import find_cluster
 
-        require_topic(parsed.brokers, parsed.topic)
+    parsed = replace(parsed, cluster_id=find_cluster(parsed.brokers, parsed.topic))
     if parsed.once is not None:
         from replog.spark.sink.once.ledger import require_ledger
 

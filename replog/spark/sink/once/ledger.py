@@ -93,7 +93,7 @@ def require_ledger(brokers: Brokers, once: OnceOptions) -> OnceOptions:
         if DECISIONS_TOPIC not in view.image.topics:
             await _make_topic(brokers, len(view.image.brokers))
         ends = await _ends(view, range(decisions.PARTITIONS))
-        return replace(once, planned_ends=ends, planned_cluster=view.cluster_id)
+        return replace(once, planned_ends=ends)
 
     return ask_cluster(brokers, look)
 
@@ -317,7 +317,7 @@ class BrokerLedger:
             return []
         question = ListTransactionalIds(OPEN, pattern=attempts_pattern(self._writer))
         try:
-            answer = await self._view.call(address_of(broker), question, timeout_ms=ATTEMPT_TIMEOUT_MS)
+            answer = await self._view.read(address_of(broker), question, timeout_ms=ATTEMPT_TIMEOUT_MS)
         except RetriableError as error:
             _log.warning(
                 "transactions of attempts that were not needed for %s may be open at broker %d, which does not answer, and hold readers of "

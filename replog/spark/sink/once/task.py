@@ -62,15 +62,14 @@ def write_once(
         ReplogError: A row could not be written, or it took too long; the transaction is aborted.
     """
 
-    cluster_id = "" if options.once is None else options.once.planned_cluster
-    terms = options.brokers, cluster_id, dict(options.producer), timeout_ms
+    terms = options.brokers, options.cluster_id, dict(options.producer), timeout_ms
     tid = name.transactional_id
 
     async def start() -> PreparingSending:
         producer = await lent_producer(
             terms, lambda: new_producer(options, transactional_id=tid, transaction_timeout_ms=timeout_ms)
         )
-        return PreparingSending(producer, tid, partial(_is_wanted, options, name), partial(keep_producer, terms))
+        return PreparingSending(producer, partial(keep_producer, terms), tid, partial(_is_wanted, options, name))
 
     sending = send_rows(batches, options, attempt, start, ABORTED)
     return TaskPrepared(attempt, sending.sent_count, name, sending.prepared(name))
@@ -96,22 +95,21 @@ class PreparingSending(Sending):
 
     Args:
         producer: The producer, which has not sent in this transaction yet.
+        keep: The function that takes it back when all went well.
         transactional_id: The name of the transaction.
         is_wanted: The function that says, just before it is prepared, whether anybody will decide about it.
-        keep: The function that takes the producer back when all went well.
     """
 
     def __init__(
         self,
         producer: Producer,
+        keep: Callable[[Producer], Awaitable[None]],
         transactional_id: str,
         is_wanted: Callable[[], Awaitable[bool]],
-        keep: Callable[[Producer], Awaitable[None]],
     ) -> None:
-        super().__init__(producer)
+        super().__init__(producer, keep)
         self._transactional_id = transactional_id
         self._is_wanted = is_wanted
-        self._keep = keep
         self._transaction: Transaction | None = None
         self._by: tuple[int, int] | None = None
 

@@ -40,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append("a ledger")
         return replace(once, planned_ends=ENDS)
 
-    monkeypatch.setattr(worker_client, "require_topic", lambda _servers, topic: found.append(topic))
+    monkeypatch.setattr(worker_client, "find_cluster", lambda _servers, topic: found.append(topic) or "id")
     monkeypatch.setattr(ledger, "require_ledger", plan)
     monkeypatch.setattr(others, "look_after", lambda _servers: found.append("a look after others"))
     monkeypatch.setattr(ledger, "is_written", lambda _options, version: version.number == WRITTEN)

@@ -21,17 +21,18 @@ SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The topics that a cluster was asked about; it has all but "nowhere"."""
-    found: list[str] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The topics that a cluster was asked about, None where rows name theirs; it has all but "nowhere"."""
+    found: list[str | None] = []
 
-    def look(brokers: Brokers, topic: str) -> None:
+    def look(brokers: Brokers, topic: str | None) -> str:
         assert brokers == Brokers(SERVERS["bootstrap.servers"])
         found.append(topic)
         if topic == "nowhere":
             raise UnknownTopicOrPartitionError("there is none")
+        return "id"
 
-    monkeypatch.setattr(worker_client, "require_topic", look)
+    monkeypatch.setattr(worker_client, "find_cluster", look)
     return found
 
 
@@ -109,17 +110,17 @@ def test_something_says_the_topic() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_missing_topic_is_told_at_planning(stream: bool, asked: list[str]) -> None:
+def test_a_missing_topic_is_told_at_planning(stream: bool, asked: list[str | None]) -> None:
     """Goal: once, and not by each attempt of each task."""
     with pytest.raises(UnknownTopicOrPartitionError):
         plan(VALUE, stream=stream, topic="nowhere")
     plan(VALUE, ("topic", "string"), stream=stream)
     with pytest.raises(ConfigError, match='there is no column "value"'):
         plan(("key", "string"), stream=stream, topic="nowhere")
-    assert asked == ["nowhere"], "where rows name their topics, or something else is wrong, nobody is asked"
+    assert asked == ["nowhere", None], "where something else is wrong nobody is asked"
 
 
-def test_the_end_of_a_micro_batch_asks_nobody(asked: list[str]) -> None:
+def test_the_end_of_a_micro_batch_asks_nobody(asked: list[str | None]) -> None:
     """Goal: a batch whose rows are acknowledged does not fail, and come again, because no broker is there at that moment."""
     source = ReplogDataSource({**SERVERS, "topic": "nowhere"})
     writer = pickle.loads(pickle.dumps(source)).streamWriter(schema=schema_of(VALUE), overwrite=False)
