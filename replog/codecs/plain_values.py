@@ -21,12 +21,14 @@ class Schema(NamedTuple):
         text: The schema; of PROTOBUF the base64 of its file's descriptor.
         references: The names that it uses, with subject and version of what they stand for.
         imports: Name and text of what it refers to, each after what it refers to itself.
+        rules: Name and mode of the rules that were agreed on for its values.
     """
 
     kind: str
     text: str
     references: tuple[Reference, ...] = ()
     imports: tuple[tuple[str, str], ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
 
 
 class Reference(NamedTuple):

@@ -46,6 +46,7 @@ IMPORTS_DEPTH_MAX: Final = 100
 _SERIALIZED: Final = "format=serialized"
 """What asks for a descriptor where the registry has the text of a .proto file."""
 
+_RULE_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 _NOT_FOUND: Final = 404
 _REFUSED: Final = (409, 422)
 """What a registry answers about a schema that is none, or is not compatible with those before it."""
@@ -213,16 +214,19 @@ class SchemaRegistry:
         """Returns the id of a schema, which is registered if it is new.
 
         Raises:
-            ValueError: The registry does not take it.
+            ValueError: The registry does not take it, or has rules for who writes its values, which nobody here would execute.
             RegistryNotAvailableError: It does not answer, or cannot say.
         """
-        return self._ask(f"/subjects/{quote(subject, safe='')}/versions", _body(schema), lambda told: int(told["id"]))
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        schema_id, rules = self._ask(path, _body(schema), lambda told: (int(told["id"]), _rules(told)))
+        _require_no_rules(schema_id, rules, "WRITE")
+        return schema_id
 
     def schema(self, schema_id: int) -> Schema:
-        """Returns a schema by its id, with what it refers to.
+        """Returns a schema to read with by its id, with what it refers to.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There is none, or it has rules for who reads its values, which nobody here would execute.
             RegistryNotAvailableError: It does not answer, or cannot say.
         """
         found = self._schemas.get(schema_id)
@@ -231,6 +235,7 @@ class SchemaRegistry:
             while len(self._schemas) >= SCHEMAS_MAX:
                 del self._schemas[next(iter(self._schemas))]
             self._schemas[schema_id] = found
+        _require_no_rules(schema_id, found.rules, "READ")
         return found
 
     def latest(self, subject: str) -> tuple[int, Schema]:
@@ -330,7 +335,23 @@ def _schema(told: Any) -> Schema:
         Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
         for each in told.get("references") or ()
     )
-    return Schema(told.get("schemaType") or "AVRO", str(told["schema"]), tuple(references))
+    return Schema(told.get("schemaType") or "AVRO", str(told["schema"]), tuple(references), rules=_rules(told))
+
+
+def _rules(told: Any) -> tuple[tuple[str, str], ...]:
+    """Returns name and mode of the rules for values; those of migrations are for readers that read with another version."""
+    given = told.get("ruleSet") or {}
+    every = (rule for name in ("domainRules", "encodingRules") for rule in given.get(name) or ())
+    return tuple((str(rule["name"]), str(rule.get("mode"))) for rule in every if not rule.get("disabled"))
+
+
+def _require_no_rules(schema_id: int, rules: tuple[tuple[str, str], ...], mode: str) -> None:
+    """Raises ValueError where values would be written, or read, without the rules that were agreed on for that."""
+    if names := [name for name, given in rules if mode in given or given not in _RULE_MODES]:
+        raise ValueError(
+            f"its schema {schema_id} has the rules {', '.join(names)[:200]} for who would {mode.lower()} its values, and replog's codecs "
+            "execute none: use a client that does, such as Confluent's"
+        )
 
 
 def schema_id_of(data: bytes) -> int:
@@ -357,13 +378,15 @@ class PlainCodec:
         """Returns the bytes of a value, by the schema that was the last one when the first value was written.
 
         Raises:
-            ValueError, TypeError, KeyError: It is not of the schema, or there is none.
+            ValueError, TypeError, KeyError: It is not of the schema, or there is none, or it has rules that nobody here would execute.
             RegistryNotAvailableError: The registry does not answer.
         """
         if not self._subject:
             raise TypeError("this codec only reads: name the subject whose schema values are written with")
         if self._written_with is None:
-            self._written_with = self._registry.latest(self._subject)
+            found = self._registry.latest(self._subject)
+            _require_no_rules(found[0], found[1].rules, "WRITE")
+            self._written_with = found
         schema_id, schema = self._written_with
         return bytes([MAGIC]) + schema_id.to_bytes(4, "big") + plain_bytes(schema, value)
 

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from replog._version import __version__
 from replog.config.kinds import names_loopback
+from replog.registry.contracts import properties_of
 from replog.registry.model import (
     DEFAULT_CONTEXT,
     INVALID_LEVEL,
     INVALID_MODE,
     INVALID_SUBJECT,
     INVALID_VERSION,
-    LEVEL_NOT_SET,
     MODE_NOT_SET,
+    SCHEMA_NOT_FOUND,
     CompatibilityLevel,
     RegistryMode,
     RegistryRefusedError,
     SchemaContent,
     SchemaKind,
+    SubjectConfig,
     context_of,
     subject_in,
 )
-from replog.registry.service import RegistryService, content_json, says_something, version_json
+from replog.registry.service import RegistryService, configured, content_json, version_json
 from replog.registry.state import LATEST, RegistryState
 
 E = TypeVar("E", bound=StrEnum)
@@ -129,13 +132,15 @@ class _Handlers:
             version: self._version,
             f"{version}/schema": self._version_schema,
             f"{version}/referencedby": self._referenced_by,
+            "/subjects/{subject}/metadata": self._with_metadata,
             "/schemas/types": self._types,
+            "/schemas/guids/{guid}": self._schema_by_guid,
             "/schemas/ids/{id}": self._schema,
             "/schemas/ids/{id}/schema": self._schema_text,
             "/schemas/ids/{id}/subjects": self._schema_subjects,
             "/schemas/ids/{id}/versions": self._schema_versions,
-            "/config": self._level,
-            "/config/{subject}": self._level,
+            "/config": self._config,
+            "/config/{subject}": self._config,
             "/mode": self._mode,
             "/mode/{subject}": self._mode,
         }
@@ -146,16 +151,16 @@ class _Handlers:
             f"{compatibility}/{{version}}": self._compatibility,
         }
         puts: dict[str, Any] = {
-            "/config": self._set_level,
-            "/config/{subject}": self._set_level,
+            "/config": self._set_config,
+            "/config/{subject}": self._set_config,
             "/mode": self._set_mode,
             "/mode/{subject}": self._set_mode,
         }
         deletes: dict[str, Any] = {
             "/subjects/{subject}": self._delete_subject,
             version: self._delete_version,
-            "/config": self._drop_level,
-            "/config/{subject}": self._drop_level,
+            "/config": self._drop_config,
+            "/config/{subject}": self._drop_config,
             "/mode": self._drop_mode,
             "/mode/{subject}": self._drop_mode,
         }
@@ -189,20 +194,30 @@ class _Handlers:
 
     async def _subjects(self, request: web.Request) -> _Answer:
         prefix = request.query.get("subjectPrefix", "" if "context" in request.match_info else EVERY_CONTEXT)
-        deleted, only = _flag(request, "deleted"), _flag(request, "deletedOnly")
+        deleted, only = _deleted(request)
         names = await self._service.read(lambda state: state.subjects(deleted=deleted, deleted_only=only))
         return _Answer(_page(request, [name for name in names if _begins(name, prefix, _context(request))]))
 
     async def _versions(self, request: web.Request) -> _Answer:
-        subject, deleted = _subject(request), _flag(request, "deleted")
-        found = await self._service.read(lambda state: state.versions_or_raise(subject, deleted=deleted))
-        return _Answer(_page(request, [each.version for each in found]))
+        subject, (deleted, only) = _subject(request), _deleted(request)
+        found = await self._service.read(lambda state: state.versions_or_raise(subject, deleted=deleted or only))
+        return _Answer(_page(request, [each.version for each in found if each.deleted or not only]))
 
     async def _version(self, request: web.Request) -> _Answer:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
         ask = self._service.read if number == LATEST else self._service.find
         found = await ask(lambda state: state.version(subject, number, deleted=deleted))
         return _Answer(version_json(found) | await self._content(request, context_of(subject), found.content))
+
+    async def _with_metadata(self, request: web.Request) -> _Answer:
+        subject, deleted = _subject(request), _flag(request, "deleted")
+        wanted = dict(zip(request.query.getall("key", []), request.query.getall("value", []), strict=False))
+        every = await self._service.read(lambda state: state.versions_or_raise(subject, deleted=deleted))
+        found = [each for each in every if wanted.items() <= properties_of(each.content.metadata).items()]
+        if not found:
+            raise RegistryRefusedError(SCHEMA_NOT_FOUND, "Schema not found")
+        told = await self._content(request, context_of(subject), found[-1].content)
+        return _Answer(version_json(found[-1]) | told)
 
     async def _version_schema(self, request: web.Request) -> web.Response:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
@@ -243,6 +258,11 @@ class _Handlers:
         content = await self._service.find(lambda state: state.content(context, schema_id))
         return _Answer(await self._content(request, context, content))
 
+    async def _schema_by_guid(self, request: web.Request) -> _Answer:
+        context, schema_id = await self._service.find(lambda state: state.place(request.match_info["guid"]))
+        content = await self._service.find(lambda state: state.content(context, schema_id))
+        return _Answer({"id": schema_id, **await self._content(request, context, content)})
+
     async def _content(self, request: web.Request, context: str, content: SchemaContent) -> Any:
         """Returns a schema as it is asked for; `format=serialized`: of Protocol Buffers, its descriptor."""
         if request.query.get("format") == "serialized":
@@ -273,27 +293,21 @@ class _Handlers:
             told["messages"] = problems[:100]
         return _Answer(told)
 
-    async def _level(self, request: web.Request) -> _Answer:
+    async def _config(self, request: web.Request) -> _Answer:
         subject, falls_back = _subject_or_all(request), _flag(request, "defaultToGlobal")
 
-        def question(state: RegistryState) -> CompatibilityLevel:
-            found = state.level_for(subject) if falls_back else state.level(subject)
-            if found is None:
-                raise RegistryRefusedError(
-                    LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
-                )
-            return found
+        def question(state: RegistryState) -> SubjectConfig:
+            own = state.config_for(subject) if falls_back else configured(state, subject)
+            return replace(own, compatibility=state.level_for(subject))
 
-        return _Answer({"compatibilityLevel": await self._service.read(question)})
+        return _Answer(_config_json(await self._service.read(question)))
 
-    async def _set_level(self, request: web.Request) -> _Answer:
-        body = await request.read()
-        level = _choice(body, "compatibility", CompatibilityLevel, INVALID_LEVEL)
-        _refuse_others(body)
-        return _Answer({"compatibility": await self._service.set_level(_subject_or_all(request), level)})
+    async def _set_config(self, request: web.Request) -> _Answer:
+        given = _config_given(await request.read())
+        return _Answer(await self._service.set_config(_subject_or_all(request), given))
 
-    async def _drop_level(self, request: web.Request) -> _Answer:
-        return _Answer({"compatibilityLevel": await self._service.set_level(_subject_or_all(request), None)})
+    async def _drop_config(self, request: web.Request) -> _Answer:
+        return _Answer(_config_json(await self._service.set_config(_subject_or_all(request), None)))
 
     # ---- modes -----------------------------------------------------------------------------------------------------
 
@@ -368,6 +382,11 @@ def _flag(request: web.Request, name: str) -> bool:
     return request.query.get(name, "").lower() == "true"
 
 
+def _deleted(request: web.Request) -> tuple[bool, bool]:
+    """Returns whether deleted ones are asked for, too, and whether they alone are; Confluent's client for Python writes `deleted_only`."""
+    return _flag(request, "deleted"), _flag(request, "deletedOnly") or _flag(request, "deleted_only")
+
+
 def _number(request: web.Request) -> int:
     """Returns the version in a path.
 
@@ -401,19 +420,34 @@ def _choice(body: bytes, name: str, kind: type[E], code: int) -> E:
         ) from None
 
 
-def _refuse_others(body: bytes) -> None:
-    """Refuses what a level of compatibility is set with, and nobody would apply: rules, metadata, an alias and the like.
+def _config_given(body: bytes) -> Mapping[str, object]:
+    """Returns the settings that a request changes.
 
     Raises:
-        RegistryRefusedError: 42203.
+        RegistryRefusedError: 42203: there is none, or one that nobody would apply, such as rules for all schemas, or an alias.
     """
-    others = sorted(
-        name for name, value in msgspec.json.decode(body).items() if says_something(value) and name != "compatibility"
+    known = SubjectConfig.__struct_encode_fields__
+    why = "nothing is set"
+    try:
+        found = msgspec.json.decode(body, type=dict[str, Any])
+        given = {name: value for name, value in found.items() if value or name in known}
+        if isinstance(level := given.get("compatibility"), str):
+            given["compatibility"] = level.upper()
+        msgspec.convert(given, SubjectConfig)
+        if given:
+            return given
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = str(error)
+    raise RegistryRefusedError(
+        INVALID_LEVEL,
+        f"Invalid configuration: {why}; this registry knows {', '.join(known)}, the first being one of {', '.join(CompatibilityLevel)}",
     )
-    if others:
-        raise RegistryRefusedError(
-            INVALID_LEVEL, f"this registry knows no {', '.join(others)[:200]}: set 'compatibility' alone"
-        )
+
+
+def _config_json(config: SubjectConfig) -> Mapping[str, object]:
+    """Returns a configuration as a GET tells it: its level has another name than in a PUT."""
+    told = msgspec.to_builtins(config)
+    return {"compatibilityLevel": told.pop("compatibility"), **told}
 
 
 def _text(content: SchemaContent) -> web.Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 from typing import Final
+from uuid import UUID
 
 import msgspec
 
@@ -38,6 +40,21 @@ class RegistryMode(StrEnum):
     IMPORT = "IMPORT"
 
 
+class SubjectConfig(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """How schemas of a subject are taken; None: as its context, or all others, have it.
+
+    Attributes:
+        compatibility: Which schemas a new one must get on with.
+        compatibility_group: The property of metadata whose value they share with it; "": all are compared.
+        normalize: Whether schemas are registered and looked up as with `normalize=true`.
+    """
+
+    compatibility: CompatibilityLevel | None = None
+    compatibility_group: str | None = None
+    normalize: bool | None = None
+
+
+NO_CONFIG: Final = SubjectConfig()
 DEFAULT_LEVEL: Final = CompatibilityLevel.BACKWARD
 DEFAULT_MODE: Final = RegistryMode.READWRITE
 
@@ -50,12 +67,31 @@ class SchemaReference(msgspec.Struct, frozen=True):
     version: int
 
 
-class SchemaContent(msgspec.Struct, frozen=True):
-    """A schema by what it says; equal contents have one id in a context, in whatever subjects they are, and more only by an import."""
+class SchemaContent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A schema by what it says; equal contents have one id in a context, in whatever subjects they are, and more only by an import.
+
+    Attributes:
+        kind: What it is written in.
+        text: The schema.
+        references: What it uses of others.
+        metadata, rule_set: What is agreed on about its values, as `contract_text` returns it.
+    """
 
     kind: SchemaKind
     text: str
     references: tuple[SchemaReference, ...] = ()
+    metadata: str = ""
+    rule_set: str = ""
+
+    @property
+    def size(self) -> int:
+        """The characters of all that it says."""
+        return len(self.text) + len(self.metadata) + len(self.rule_set)
+
+    @property
+    def guid(self) -> str:
+        """The id that it has in every context and registry of ours: a UUID by what it says."""
+        return str(UUID(bytes=hashlib.md5(msgspec.json.encode(self), usedforsecurity=False).digest()))
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
@@ -85,6 +121,10 @@ class AddVersion(msgspec.Struct, frozen=True, tag="version"):
     content: SchemaContent
 
 
+class AddContract(AddVersion, frozen=True, tag="contract"):
+    """Adds a version with metadata or rules.  A server that knows none ends here, and does not take it for one without."""
+
+
 class DeleteVersions(msgspec.Struct, frozen=True, tag="delete"):
     """Deletes versions of a subject, softly or for good."""
 
@@ -94,10 +134,17 @@ class DeleteVersions(msgspec.Struct, frozen=True, tag="delete"):
 
 
 class SetLevel(msgspec.Struct, frozen=True, tag="level"):
-    """Sets the compatibility of a subject, or of all others; None as level: takes it back."""
+    """What older servers wrote for `SetConfig`: the compatibility of a subject, or of all others; None as level: takes it back."""
 
     subject: str | None
     level: CompatibilityLevel | None
+
+
+class SetConfig(msgspec.Struct, frozen=True, tag="config"):
+    """Sets the configuration of a subject, or of all others."""
+
+    subject: str | None
+    config: SubjectConfig
 
 
 class SetMode(msgspec.Struct, frozen=True, tag="mode"):
@@ -107,7 +154,13 @@ class SetMode(msgspec.Struct, frozen=True, tag="mode"):
     mode: RegistryMode | None
 
 
-Change = AddVersion | DeleteVersions | SetLevel | SetMode
+Change = AddVersion | AddContract | DeleteVersions | SetLevel | SetConfig | SetMode
+
+
+def adding(subject: str, version: int, schema_id: int, content: SchemaContent) -> AddVersion:
+    """Returns the change that adds a version."""
+    kind = AddContract if content.metadata or content.rule_set else AddVersion
+    return kind(subject, version, schema_id, content)
 
 
 DEFAULT_CONTEXT: Final = "."

@@ -3,7 +3,7 @@
 Each record is one change, with a key of its own, so that compaction, which keeps the last record of a key, keeps all of them:
 
     key    6f0d3b...                                                  the attempt, 32 hexadecimal digits
-    value  {"format":1,"revision":7,"change":{"type":"level","subject":null,"level":"FULL"}}
+    value  {"format":1,"revision":7,"change":{"type":"mode","subject":null,"mode":"READONLY"}}
 
 A change counts only if its revision is one more than that of the last change that counted.  Two servers that append at once both say
 revision 7; the first in the log counts, at every reader, and the second is void.  So a record is a compare-and-set: ids and
@@ -14,18 +14,21 @@ once compaction would keep the later record, though the earlier one was acknowle
 
 A crash between the append and the answer leaves a change that counts, of which its client does not know; when the client asks again,
 it is told what is there.
+
+Format 2 is that of changes that servers of format 1 do not know.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from replog.errors import UnsupportedVersionError
-from replog.registry.model import Change
+from replog.registry.model import AddContract, Change, SetConfig
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 class LoggedChange(msgspec.Struct, frozen=True):
@@ -45,7 +48,8 @@ _decoder = msgspec.json.Decoder(LoggedChange)
 
 def encode_change(revision: int, change: Change) -> bytes:
     """Returns the value of a record."""
-    return msgspec.json.encode(LoggedChange(FORMAT, revision, change))
+    written = FORMAT if isinstance(change, AddContract | SetConfig) else 1
+    return msgspec.json.encode(LoggedChange(written, revision, change))
 
 
 def decode_change(value: bytes) -> LoggedChange | None:
@@ -54,16 +58,11 @@ def decode_change(value: bytes) -> LoggedChange | None:
     Raises:
         UnsupportedVersionError: A newer server wrote it.  To go on without it would be to serve another state than that one does.
     """
-    try:
-        return _decoder.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    try:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
         written = msgspec.json.decode(value, type=_Format).format
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if written > FORMAT:
-        raise UnsupportedVersionError(
-            f"the topic has a change in format {written}, this server knows {FORMAT}: start one of the version that wrote it"
-        )
+        if written > FORMAT:
+            raise UnsupportedVersionError(
+                f"the topic has a change in format {written}, this server knows {FORMAT}: start one of the version that wrote it"
+            )
+        return _decoder.decode(value)
     return None

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from replog.registry.change_log import ChangeLog
+from replog.registry.contracts import Metadata, RuleSet, contract_text, properties_of
 from replog.registry.formats.protobuf import serialized
 from replog.registry.formats.table import FORMATS, ParsableSchema, incompatibilities, normal_text, parsed
 from replog.registry.model import (
-    DEFAULT_LEVEL,
     INCOMPATIBLE,
     INVALID_SCHEMA,
     INVALID_SUBJECT,
     LEVEL_NOT_SET,
     MODE_NOT_SET,
+    NO_CONFIG,
     NOT_PERMITTED,
     REFERENCE_EXISTS,
     SCHEMA_NOT_FOUND,
@@ -37,8 +39,10 @@ from replog.registry.model import (
     SchemaKind,
     SchemaReference,
     SchemaVersion,
-    SetLevel,
+    SetConfig,
     SetMode,
+    SubjectConfig,
+    adding,
     context_of,
     is_whole_context,
 )
@@ -75,8 +79,8 @@ class _Body(msgspec.Struct):
     references: tuple[SchemaReference, ...] | None = None
     id: int | None = None
     version: int | None = None
-    metadata: object = None
-    ruleSet: object = None  # noqa: N815 -- likewise
+    metadata: Metadata | None = None
+    ruleSet: RuleSet | None = None  # noqa: N815 -- likewise
 
 
 class RegistryService:
@@ -115,7 +119,7 @@ class RegistryService:
     # ---- schemas ---------------------------------------------------------------------------------------------------
 
     async def register(self, subject: str, body: bytes, *, normalize: bool = False) -> SchemaVersion:
-        """Registers a schema, or finds it in the subject.
+        """Registers a schema, or finds it in the subject.  Without metadata, or rules, it has those of the last version.
 
         Args:
             subject: The name of the subject.
@@ -134,16 +138,18 @@ class RegistryService:
 
         async def decide(state: RegistryState) -> Change | None:
             made.clear()
-            if found := state.with_content(subject, content):
+            whole = _with_inherited(content, given, state.versions(subject))
+            if found := state.with_content(subject, content) or state.with_content(subject, whole):
                 made.append(found)
                 return None
             _require_mode(state, subject, RegistryMode.READWRITE)
-            _require_room(state, content)
+            _require_bytes(whole)
+            _require_room(state, whole)
             context = context_of(subject)
-            schema_id = state.id_of(context, content) or state.last_id(context) + 1
-            added = AddVersion(subject, _next_version(state, subject), schema_id, content)
+            schema_id = state.id_of(context, whole) or state.last_id(context) + 1
+            added = adding(subject, _next_version(state, subject), schema_id, whole)
             _require_numbers(added)
-            if problems := await self._problems(state, subject, content, state.versions(subject)):
+            if problems := await self._problems(state, subject, whole, _comparable(state, subject, whole)):
                 level = state.level_for(subject)
                 told = "; ".join(problems[:20])
                 raise RegistryRefusedError(
@@ -151,7 +157,7 @@ class RegistryService:
                     f"Schema being registered is incompatible with an earlier schema for subject '{subject}' "
                     f"(compatibility {level}): {told}",
                 )
-            made.append(SchemaVersion(subject, added.version, added.id, content))
+            made.append(SchemaVersion(subject, added.version, added.id, whole))
             return added
 
         await self._log.change(decide)
@@ -170,7 +176,7 @@ class RegistryService:
 
         async def decide(state: RegistryState) -> Change | None:
             number = max(given.version or 0, 0)  # 0, and -1 of Confluent's clients: the next one
-            added = AddVersion(subject, number or _next_version(state, subject), given.id or 0, content)
+            added = adding(subject, number or _next_version(state, subject), given.id or 0, content)
             same = [each for each in state.versions(subject) if (each.id, each.content) == (added.id, content)]
             made[:] = [each for each in same if number in {0, each.version}][:1]
             if made:
@@ -187,28 +193,34 @@ class RegistryService:
 
     async def _content(self, subject: str, given: _Body, *, normalize: bool) -> SchemaContent:
         content = _content_of(given)
-        if not normalize:
+        if not (normalize or (await self.read(lambda state: state.config_for(subject))).normalize):
             return content
         schema = _parsable(await self.read(lambda state: state), context_of(subject), content)
         async with self._checks:
             text = await asyncio.to_thread(normal_text, schema)
-        _require_size(text)
-        return SchemaContent(content.kind, text, tuple(sorted(set(content.references), key=msgspec.structs.astuple)))
+        references = tuple(sorted(set(content.references), key=msgspec.structs.astuple))
+        content = replace(content, text=text, references=references)
+        _require_bytes(content)
+        return content
 
     async def look_up(self, subject: str, body: bytes, *, deleted: bool, normalize: bool = False) -> SchemaVersion:
         """Returns the version of a subject with this schema, or, with `normalize`, with the text that all spellings of it share.
 
+        Without metadata, or rules, it may have any.
+
         Raises:
             RegistryRefusedError: 40401, 40403: there is no such subject, or none of its versions has it.
         """
-        content = await self._content(subject, _given(body), normalize=normalize)
+        given = _given(body)
+        content = await self._content(subject, given, normalize=normalize)
 
         def question(state: RegistryState) -> SchemaVersion:
-            state.versions_or_raise(subject, deleted=deleted)
-            found = state.with_content(subject, content, deleted=deleted)
-            if found is None:
+            every = state.versions_or_raise(subject, deleted=deleted)
+            alike = [each for each in every if _with_inherited(content, given, [each]) == each.content]
+            found = [each for each in every if each.content == content] or alike
+            if not found:
                 raise RegistryRefusedError(SCHEMA_NOT_FOUND, "Schema not found")
-            return found
+            return found[-1]
 
         return await self.read(question)
 
@@ -218,10 +230,11 @@ class RegistryService:
         Raises:
             RegistryRefusedError: It is no schema, or there is no such version.
         """
-        content = _content_of(_given(body))
+        given = _given(body)
         await self._log.refresh()
         state = self._log.state
-        earlier = state.versions(subject) if number is None else [state.version(subject, number)]
+        content = _with_inherited(_content_of(given), given, state.versions(subject))
+        earlier = _comparable(state, subject, content) if number is None else [state.version(subject, number)]
         return await self._problems(state, subject, content, earlier)
 
     async def _problems(
@@ -242,7 +255,7 @@ class RegistryService:
         schema = _parsable(self._log.state, context, content)
         async with self._checks:
             text = await asyncio.to_thread(lambda: serialized(parsed(schema)))
-        return SchemaContent(content.kind, text, content.references)
+        return replace(content, text=text)
 
     # ---- deletions -------------------------------------------------------------------------------------------------
 
@@ -308,27 +321,28 @@ class RegistryService:
         await self._log.change(decide)
         return chosen
 
-    # ---- levels and modes ------------------------------------------------------------------------------------------
+    # ---- configurations and modes ----------------------------------------------------------------------------------
 
-    async def set_level(self, subject: str | None, level: CompatibilityLevel | None) -> CompatibilityLevel:
-        """Sets a compatibility level, or takes it back (None); returns the one that was set before, or holds.
+    async def set_config(self, subject: str | None, given: Mapping[str, object] | None) -> SubjectConfig:
+        """Sets a configuration, or takes it back; returns it, or what it was.
+
+        Args:
+            subject: The subject; None: all that have no configuration of their own.
+            given: The settings to change, by the names of `SubjectConfig` in JSON; None: all are taken back.
 
         Raises:
-            RegistryRefusedError: 40401: there is none to take back.
+            RegistryRefusedError: 40408: there is none to take back.
         """
-        before: list[CompatibilityLevel] = []
+        told: list[SubjectConfig] = []
 
         async def decide(state: RegistryState) -> Change | None:
-            found = state.level(subject)
-            if level is None and found is None:
-                raise RegistryRefusedError(
-                    LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
-                )
-            before[:] = [found or DEFAULT_LEVEL]
-            return None if found == level else SetLevel(subject, level)
+            before = configured(state, subject) if given is None else state.config(subject)
+            after = msgspec.convert(msgspec.to_builtins(before) | given, SubjectConfig) if given else NO_CONFIG
+            told[:] = [after if given else before]
+            return None if state.config(subject) == after else SetConfig(subject, after)
 
         await self._log.change(decide)
-        return level or before[0]
+        return told[0]
 
     async def set_mode(
         self, subject: str | None, mode: RegistryMode | None, *, is_forced: bool = False
@@ -370,23 +384,39 @@ def _given(body: bytes) -> _Body:
 
 
 def _content_of(given: _Body) -> SchemaContent:
-    for name, extra in (("metadata", given.metadata), ("ruleSet", given.ruleSet)):
-        if says_something(extra):  # to drop what was agreed on about data would be worse than to refuse it
-            raise RegistryRefusedError(
-                INVALID_SCHEMA,
-                f"Invalid schema: this registry keeps no {name}, and so nobody would apply it: leave it out",
-            )
-    _require_size(given.schema)
+    contract = contract_text(given.metadata), contract_text(given.ruleSet)
+    _require_bytes(SchemaContent(given.schemaType, given.schema, (), *contract))
     references = given.references or ()
     if len(references) > REFERENCES_MAX:
         raise RegistryRefusedError(
             INVALID_SCHEMA, f"Invalid schema: {len(references)} references, at most {REFERENCES_MAX}"
         )
-    return SchemaContent(given.schemaType, FORMATS[given.schemaType].canonical(given.schema), references)
+    return SchemaContent(given.schemaType, FORMATS[given.schemaType].canonical(given.schema), references, *contract)
 
 
-def _require_size(text: str) -> None:
-    size = len(text.encode(errors="surrogatepass"))
+def _with_inherited(content: SchemaContent, given: _Body, versions: list[SchemaVersion]) -> SchemaContent:
+    """Returns a schema with the metadata and the rules of the last of some versions where the request says nothing of them."""
+    if not versions:
+        return content
+    last = versions[-1].content
+    return replace(
+        content,
+        metadata=last.metadata if given.metadata is None else content.metadata,
+        rule_set=last.rule_set if given.ruleSet is None else content.rule_set,
+    )
+
+
+def _comparable(state: RegistryState, subject: str, content: SchemaContent) -> list[SchemaVersion]:
+    """Returns the versions that a schema must get on with: those of its compatibility group."""
+    group = state.config_for(subject).compatibility_group
+    if not group:
+        return state.versions(subject)
+    own = properties_of(content.metadata).get(group)
+    return [each for each in state.versions(subject) if properties_of(each.content.metadata).get(group) == own]
+
+
+def _require_bytes(content: SchemaContent) -> None:
+    size = sum(len(text.encode(errors="surrogatepass")) for text in (content.text, content.metadata, content.rule_set))
     if size > SCHEMA_BYTES_MAX:
         raise RegistryRefusedError(
             INVALID_SCHEMA, f"Invalid schema: it has {size} bytes, at most {SCHEMA_BYTES_MAX} are taken"
@@ -467,7 +497,7 @@ def _next_version(state: RegistryState, subject: str) -> int:
 
 
 def _require_room(state: RegistryState, content: SchemaContent) -> None:
-    if state.versions_count >= VERSIONS_MAX or state.schema_bytes + len(content.text) > ALL_SCHEMAS_BYTES_MAX:
+    if state.versions_count >= VERSIONS_MAX or state.schema_bytes + content.size > ALL_SCHEMAS_BYTES_MAX:
         raise RegistryRefusedError(
             NOT_PERMITTED,
             f"the registry is full: it keeps {VERSIONS_MAX} versions and {ALL_SCHEMAS_BYTES_MAX >> 20} MiB of schemas; "
@@ -475,21 +505,34 @@ def _require_room(state: RegistryState, content: SchemaContent) -> None:
         )
 
 
-def says_something(value: object) -> bool:
-    """Returns whether a value of JSON is more than nothing: null, false, empty, or an object of such."""
-    return any(map(says_something, value.values())) if isinstance(value, dict) else bool(value)
+def configured(state: RegistryState, subject: str | None) -> SubjectConfig:
+    """Returns what is configured for a subject itself, with the level that holds; None as subject: for all others.
+
+    Raises:
+        RegistryRefusedError: 40408: nothing is, and it is a subject.
+    """
+    found = state.config(subject)
+    if subject is not None and found == NO_CONFIG:
+        raise RegistryRefusedError(
+            LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
+        )
+    return replace(found, compatibility=state.level_for(subject))
 
 
 def version_json(version: SchemaVersion) -> Mapping[str, Any]:
     """Returns a version as clients get it."""
-    return {"subject": version.subject, "version": version.version, "id": version.id, **content_json(version.content)}
+    told = {"subject": version.subject, "version": version.version, "id": version.id, **content_json(version.content)}
+    return {**told, "deleted": True} if version.deleted else told
 
 
 def content_json(content: SchemaContent) -> Mapping[str, Any]:
     """Returns a schema as clients get it: its kind is left out where it is Avro."""
-    told: dict[str, Any] = {"schema": content.text}
+    told: dict[str, Any] = {"schema": content.text, "guid": content.guid}
     if content.kind is not SchemaKind.AVRO:
         told["schemaType"] = content.kind
     if content.references:
         told["references"] = content.references
+    for name, text in (("metadata", content.metadata), ("ruleSet", content.rule_set)):
+        if text:
+            told[name] = msgspec.Raw(text.encode())
     return told

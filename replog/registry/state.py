@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from msgspec.structs import asdict
 
 from replog.registry.model import (
     DEFAULT_LEVEL,
     DEFAULT_MODE,
+    NO_CONFIG,
     SCHEMA_NOT_FOUND,
     SUBJECT_NOT_FOUND,
     VERSION_NOT_FOUND,
@@ -20,8 +23,10 @@ from replog.registry.model import (
     SchemaContent,
     SchemaReference,
     SchemaVersion,
+    SetConfig,
     SetLevel,
     SetMode,
+    SubjectConfig,
     context_of,
     subject_in,
 )
@@ -38,7 +43,7 @@ class RegistryState:
 
     Attributes:
         revision: The number of changes that counted.
-        schema_bytes: The characters of all schemas together.
+        schema_bytes: The characters of all schemas together, with their metadata and rules.
     """
 
     def __init__(self) -> None:
@@ -47,9 +52,10 @@ class RegistryState:
         self._last_ids: dict[str, int] = {}
         self._contents: dict[tuple[str, int], SchemaContent] = {}
         self._ids: dict[tuple[str, SchemaContent], set[int]] = {}
+        self._guids: dict[str, set[tuple[str, int]]] = {}
         self._subjects: dict[str, dict[int, SchemaVersion]] = {}
         self._users: dict[tuple[str, int], set[tuple[str, int]]] = {}
-        self._levels: dict[str | None, CompatibilityLevel] = {}
+        self._configs: dict[str | None, SubjectConfig] = {}
         self._modes: dict[str | None, RegistryMode] = {}
 
     # ---- changes ---------------------------------------------------------------------------------------------------
@@ -70,7 +76,9 @@ class RegistryState:
                 for version in versions:
                     self._delete(subject, version, permanent=permanent)
             case SetLevel(subject, level):
-                _set_or_drop(self._levels, subject, level)
+                self._replay(SetConfig(subject, SubjectConfig(level)))
+            case SetConfig(subject, config):
+                _set_or_drop(self._configs, subject, None if config == NO_CONFIG else config)
             case SetMode(subject, mode):
                 _set_or_drop(self._modes, subject, mode)
 
@@ -81,7 +89,8 @@ class RegistryState:
         if place not in self._contents:
             self._contents[place] = added.content
             self._ids.setdefault((context, added.content), set()).add(added.id)
-            self.schema_bytes += len(added.content.text)
+            self._guids.setdefault(added.content.guid, set()).add(place)
+            self.schema_bytes += added.content.size
         self._subjects.setdefault(added.subject, {})[added.version] = added
         self._users.setdefault(place, set()).add((added.subject, added.version))
 
@@ -105,7 +114,11 @@ class RegistryState:
             ids.discard(found.id)
             if not ids:
                 del self._ids[context, found.content]
-            self.schema_bytes -= len(found.content.text)
+            guids = self._guids[found.content.guid]
+            guids.discard((context, found.id))
+            if not guids:
+                del self._guids[found.content.guid]
+            self.schema_bytes -= found.content.size
 
     # ---- questions -------------------------------------------------------------------------------------------------
 
@@ -168,6 +181,16 @@ class RegistryState:
             raise RegistryRefusedError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return found
 
+    def place(self, guid: str) -> tuple[str, int]:
+        """Returns a context, and the id there, of the schema with a GUID.
+
+        Raises:
+            RegistryRefusedError: 40403: there is none.
+        """
+        if guid not in self._guids:
+            raise RegistryRefusedError(SCHEMA_NOT_FOUND, f"Schema {guid[:40]} not found")
+        return min(self._guids[guid])
+
     def has_id(self, context: str, schema_id: int) -> bool:
         """Returns whether there is a schema with an id."""
         return (context, schema_id) in self._contents
@@ -186,9 +209,9 @@ class RegistryState:
         """Returns the id of a schema, the smallest of several that were imported; None where it has none yet."""
         return min(self._ids.get((context, content), ()), default=None)
 
-    def with_content(self, subject: str, content: SchemaContent, *, deleted: bool = False) -> SchemaVersion | None:
-        """Returns the last version of a subject with a schema; None: none has it."""
-        found = [each for each in self.versions(subject, deleted=deleted) if each.content == content]
+    def with_content(self, subject: str, content: SchemaContent) -> SchemaVersion | None:
+        """Returns the last version of a subject, not deleted, with a schema; None: none has it."""
+        found = [each for each in self.versions(subject) if each.content == content]
         return found[-1] if found else None
 
     def referrers(self, subject: str, version: int) -> list[SchemaVersion]:
@@ -231,25 +254,32 @@ class RegistryState:
                 waiting.append((context, reference, True))
                 waiting.extend((context_of(subject), each, False) for each in reversed(content.references))
 
-    def level(self, subject: str | None) -> CompatibilityLevel | None:
-        """Returns the level that is set for a subject; None as subject: that of all others, which is always there."""
-        return self._levels.get(subject) or (DEFAULT_LEVEL if subject is None else None)
+    def config(self, subject: str | None) -> SubjectConfig:
+        """Returns what is set for a subject itself; None as subject: for all others."""
+        return self._configs.get(subject, NO_CONFIG)
+
+    def config_for(self, subject: str | None) -> SubjectConfig:
+        """Returns what holds for a subject: each setting is its own, that of its context, or that of all others."""
+        found: dict[str, Any] = {}
+        for place in (None, _whole_context(subject), subject):
+            found |= {name: value for name, value in asdict(self.config(place)).items() if value is not None}
+        return SubjectConfig(**found)
 
     def mode(self, subject: str | None) -> RegistryMode | None:
         """Returns the mode that is set for a subject; None as subject: that of all others, which is always there."""
         return self._modes.get(subject) or (DEFAULT_MODE if subject is None else None)
 
     def level_for(self, subject: str | None) -> CompatibilityLevel:
-        """Returns the level that holds for a subject: its own, that of its context, or that of all others."""
-        return self.level(subject) or self.level(_whole_context(subject)) or self.level(None) or DEFAULT_LEVEL
+        """Returns the level that holds for a subject."""
+        return self.config_for(subject).compatibility or DEFAULT_LEVEL
 
     def mode_for(self, subject: str | None) -> RegistryMode:
-        """Returns the mode that holds for a subject, as `level_for`."""
+        """Returns the mode that holds for a subject: its own, that of its context, or that of all others."""
         return self.mode(subject) or self.mode(_whole_context(subject)) or self.mode(None) or DEFAULT_MODE
 
 
 def _whole_context(subject: str | None) -> str | None:
-    """Returns the name under which a level and a mode of all of a subject's context are kept; None: they are those of all others."""
+    """Returns the name under which a configuration and a mode of all of a subject's context are kept; None: they are those of all others."""
     return subject_in(context_of(subject or ""), "") or None
 
 

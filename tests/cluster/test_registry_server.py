@@ -15,9 +15,8 @@ import aiohttp
 import pytest
 from confluent_kafka.schema_registry import (
     ConfigCompatibilityLevel,
-    Rule,
-    RuleKind,
-    RuleMode,
+    Metadata,
+    MetadataProperties,
     RuleSet,
     Schema,
     SchemaReference,
@@ -77,7 +76,7 @@ def use_its_methods(client: SchemaRegistryClient) -> None:
     assert client.register_schema("a", without) == 3
     using = Schema(avro("U", {"name": "a", "type": "A"}), "AVRO", [SchemaReference("A", "b", 1)])
     assert client.register_schema("u", using) == 4
-    assert client.get_schema(4).references[0].subject == "b"
+    assert [each.subject for each in client.get_schema(4).references or ()] == ["b"]
     assert refused(client.delete_subject, "b") == 42206
     assert client.delete_version("a", 1) == 1
     assert (client.get_versions("a"), client.delete_subject("a")) == ([2, 3], [2, 3])
@@ -126,14 +125,11 @@ async def test_schemas_are_imported_with_their_ids(servers: str) -> None:
 
 
 def ask_for_what_is_not_there(url: str) -> None:
-    rule = Rule("r", None, RuleKind.CONDITION, RuleMode.WRITE, "CEL", None, None, "true", None, None, disabled=False)
     with SchemaRegistryClient({"url": url, "max.retries": 0}) as client:
         full = ConfigCompatibilityLevel.FULL
-        plain = Schema(avro("A"), "AVRO").to_dict()
-        for more in ({"ruleSet": RuleSet(None, [rule]).to_dict()}, {"metadata": {"properties": {"owner": "me"}}}):
-            assert refused(client._rest_client.post, "subjects/a/versions", {**plain, **more}) == 42201
         assert client.register_schema("a", Schema(avro("A"), "AVRO", [], None, RuleSet([], []))) == 1
-        assert refused(client.set_config, "a", ServerConfig(full, compatibility_group="major")) == 42203
+        owned = Metadata(None, MetadataProperties({"owner": "me"}), None)
+        assert refused(client.set_config, "a", ServerConfig(full, default_metadata=owned)) == 42203
         assert client.set_config("a", ServerConfig(full))["compatibility"] == "FULL"
         assert refused(client.register_schema, ":.other:", Schema(avro("A"), "AVRO")) == 42208
         assert client.register_schema(":.:b", Schema(avro("A"), "AVRO")) == 1
@@ -338,7 +334,7 @@ async def test_two_servers_give_one_id_once_and_keep_what_they_acknowledged_when
         processes.append(again)
         for (subject, text), (schema_id, version) in acknowledged.items():
             expected = {"subject": subject, "version": version, "id": schema_id, "schema": text.replace(" ", "")}
-            assert (await call("GET", f"{url}/subjects/{subject}/versions/{version}"))[1] == expected
+            assert (await call("GET", f"{url}/subjects/{subject}/versions/{version}"))[1].items() >= expected.items()
         for number in range(3):
             versions = await call("GET", f"{url}/subjects/s{number}/versions")
             assert versions == (200, list(range(1, 31))) == await call("GET", f"{urls[1]}/subjects/s{number}/versions")

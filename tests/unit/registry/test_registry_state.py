@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from replog.errors import UnsupportedVersionError
 from replog.registry.model import (
+    NO_CONFIG,
     AddVersion,
     Change,
     CompatibilityLevel,
@@ -14,10 +17,13 @@ from replog.registry.model import (
     SchemaContent,
     SchemaKind,
     SchemaReference,
+    SetConfig,
     SetLevel,
+    SubjectConfig,
+    adding,
     subject_in,
 )
-from replog.registry.records import decode_change, encode_change
+from replog.registry.records import LoggedChange, decode_change, encode_change
 from replog.registry.state import LATEST, RegistryState
 
 
@@ -76,7 +82,36 @@ def test_a_level_that_is_taken_back_is_that_of_all_others() -> None:
     state, _ = replayed(
         (1, SetLevel("s", full)), (2, SetLevel(None, CompatibilityLevel.NONE)), (3, SetLevel("s", None))
     )
-    assert (state.level("s"), state.level(None)) == (None, "NONE")
+    assert (state.config("s"), state.level_for("s")) == (NO_CONFIG, "NONE")
+
+
+def test_what_a_server_without_contracts_would_misread_it_does_not_read() -> None:
+    owned = SchemaContent(SchemaKind.AVRO, "a", metadata='{"properties":{"owner":"me"}}')
+    for change, written in (
+        (adding("s", 1, 1, content("a")), 1),
+        (adding("s", 1, 1, owned), 2),
+        (SetConfig("s", SubjectConfig(compatibility_group="major")), 2),
+    ):
+        value = encode_change(1, change)
+        assert json.loads(value)["format"] == written
+        assert decode_change(value) == LoggedChange(written, 1, change)
+        with pytest.raises(UnsupportedVersionError, match="format 3"):
+            decode_change(value.replace(b'"format":%d' % written, b'"format":3'))
+    assert json.loads(encode_change(1, adding("s", 1, 1, owned)))["change"]["type"] == "contract"
+
+
+def test_schemas_with_other_metadata_have_other_ids_and_guids() -> None:
+    plain, owned = content("a"), SchemaContent(SchemaKind.AVRO, "a", metadata='{"properties":{"owner":"me"}}')
+    state, _ = replayed(
+        *enumerate((adding("s", 1, 1, plain), adding("s", 2, 2, owned), adding(":.c:s", 1, 1, owned)), 1)
+    )
+    assert [state.id_of(".", each) for each in (plain, owned)] == [1, 2]
+    assert [state.place(each.guid) for each in (plain, owned)] == [(".", 1), (".", 2)]
+    for revision, permanent in ((4, False), (5, True)):
+        state.apply(LoggedChange(2, revision, DeleteVersions("s", (2,), permanent)))
+    assert (state.place(owned.guid), state.schema_bytes) == ((".c", 1), 1 + owned.size)
+    with pytest.raises(RegistryRefusedError, match="not found"):
+        state.place("7")
 
 
 def test_contexts_have_ids_levels_and_subjects_of_their_own() -> None:
@@ -118,5 +153,5 @@ def test_a_subject_is_kept_by_one_name(context: str, given: str, kept: str) -> N
 
 def test_records_of_others_are_left_out_and_those_of_a_newer_server_are_not() -> None:
     assert [decode_change(each) for each in (b"", b"\xff", b"7", b'{"format":1}')] == [None] * 4
-    with pytest.raises(UnsupportedVersionError, match="format 2"):
-        decode_change(b'{"format":2,"revision":1}')
+    with pytest.raises(UnsupportedVersionError, match="format 3"):
+        decode_change(b'{"format":3,"revision":1}')
