@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Never, Self
 
 from msgspec.structs import replace
 
-from replog.client.admin.acls import AclOperations
-from replog.client.admin.delegation_tokens import DelegationTokenOperations
+from replog.client.admin.access import AclOperations, DelegationTokenOperations, QuotaOperations, UserOperations
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
-from replog.client.admin.quotas import QuotaOperations
 from replog.client.admin.transactions import TransactionOperations
-from replog.client.admin.users import UserOperations
 from replog.client.arguments import (
     assignments_of,
     items_of,

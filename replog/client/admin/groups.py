@@ -21,11 +21,17 @@ from replog.client.admin.group_descriptions import (
     with_ages,
 )
 from replog.client.admin.operations import Fate, in_parts
-from replog.client.admin.together import Deadline, all_or_raise, ask_coordinator, ask_every_broker, side_by_side
-from replog.client.arguments import limit_ms, numbers_by_partition, partitions_of, require_text, texts_of
+from replog.client.admin.together import (
+    AdminPart,
+    Deadline,
+    all_or_raise,
+    ask_coordinator,
+    ask_every_broker,
+    side_by_side,
+)
+from replog.client.arguments import numbers_by_partition, partitions_of, require_text, texts_of
 from replog.client.cluster.leader_calls import require_partitions
 from replog.client.cluster.offsets import first_records, list_offsets
-from replog.client.cluster.view import ClusterView
 from replog.client.groups.coordinator import Coordinator
 from replog.client.types import TopicPartition
 from replog.coordinator.consumers.requests import DeleteGroup
@@ -72,11 +78,8 @@ STATES: Final = (
 """The states of groups of both protocols, as Kafka names them."""
 
 
-class GroupOperations:
-    """Needs what `Admin` has: a view of the cluster, and a time-out for methods that are given none."""
-
-    _view: ClusterView
-    _timeout_ms: int
+class GroupOperations(AdminPart):
+    """The methods about consumer groups."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
@@ -95,7 +98,7 @@ class GroupOperations:
         known_types = [each.value for each in GroupType]
         request = ListGroups(_known("state", states, STATES), _known("type", types, known_types))
 
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         answers = await ask_every_broker(self._view, request, deadline, "list groups")
         found = {one.group_id: one for answer in answers.values() for one in answer.groups}
         return tuple(group for _, group in sorted(found.items()))
@@ -109,7 +112,7 @@ class GroupOperations:
             GroupIdNotFoundError: There is no such group.
         """
         wanted = list(dict.fromkeys(texts_of("names", names)))
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         metadata = await self._view.describe(deadline.left_ms)
         topics = {topic.topic_id: topic.name for topic in metadata.topics}
         found = await side_by_side(wanted, lambda name: self._describe_group(name, topics, deadline))
@@ -124,7 +127,7 @@ class GroupOperations:
             GroupIdNotFoundError: There is no such group.
         """
         require_text("group", group)
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         return {each: found.offset for each, found in (await self._committed(group, deadline)).items()}
 
     async def _committed(self, group: str, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
@@ -150,7 +153,7 @@ class GroupOperations:
             GroupIdNotFoundError: There is no such group.
         """
         require_text("group", group)
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         members = (await self.describe_groups([group], timeout_ms=deadline.left_ms))[group].members
         committed = await self._committed(group, deadline)
         owners = owners_of(members)
@@ -188,7 +191,7 @@ class GroupOperations:
         for partition, offset in wanted.items():
             if offset < 0:
                 raise InvalidRequestError(f"{partition}: {offset} is no offset; they begin at 0")
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         await require_partitions(self._view, wanted)
         ids = {name: self._view.image.topics[name].topic_id for name in {each.topic for each in wanted}}
         for part in in_parts(list(wanted.items())) if wanted else ():
@@ -209,7 +212,7 @@ class GroupOperations:
             Why a group was not deleted, by name; None where it was.
         """
         wanted = list(dict.fromkeys(texts_of("names", names)))
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         await self._view.ready(deadline.left_ms)
         return dict(await side_by_side(wanted, lambda name: self._delete_group(name, deadline)))
 
@@ -228,7 +231,7 @@ class GroupOperations:
         """
         require_text("group", group)
         wanted = list(dict.fromkeys(partitions_of("partitions", partitions)))
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         await self._view.ready(deadline.left_ms)
         found: dict[TopicPartition, ReplogError | None] = {}
         what = f"delete offsets of group {group}"

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from replog.client.admin.together import AdminPart
 from replog.client.arguments import (
     assignments_of,
     broker_ids_of,
-    limit_ms,
     partition_of,
     partitions_of,
     require_mapping,
@@ -25,7 +25,7 @@ from replog.client.arguments import (
     wrong_type,
 )
 from replog.client.cluster.addresses import address_of
-from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
+from replog.client.cluster.view import VISIBLE_WITHIN_MS
 from replog.client.types import TopicPartition
 from replog.controller.requests import (
     AlterableConfig,
@@ -122,15 +122,8 @@ def _of_topics(request: TopicRequest, places: Sequence[int]) -> TopicRequest:
     return replace(request, names=tuple(request.names[place] for place in places))
 
 
-def _left_ms(deadline_s: float) -> int:
-    return max(1, round((deadline_s - asyncio.get_running_loop().time()) * 1000))
-
-
-class Operations:
-    """Needs what `Admin` has: a view of the cluster, and a time-out for methods that are given none."""
-
-    _view: ClusterView
-    _timeout_ms: int
+class Operations(AdminPart):
+    """The methods about configurations, partitions, brokers, features and the metadata quorum."""
 
     async def _ask_all(
         self,
@@ -141,13 +134,8 @@ class Operations:
         on_retry: Callable[[ReplogError], None] | None = None,
     ) -> list[T]:
         """Makes requests one after the other, within one time-out, and returns the answers; the first error ends it."""
-        now_s = asyncio.get_running_loop().time
-        deadline_s = now_s() + self._limit_ms(timeout_ms) / 1000
-        answers: list[T] = []
-        for request in requests:
-            left_ms = max(1, round((deadline_s - now_s()) * 1000))
-            answers.append(await self._view.call_any(request, timeout_ms=left_ms, what=what, on_retry=on_retry))
-        return answers
+        deadline = self._deadline(timeout_ms)
+        return [await self._ask(request, deadline.left_ms, what, on_retry) for request in requests]
 
     async def _ask_of_topics(
         self,
@@ -161,22 +149,16 @@ class Operations:
 
         Topics that the quota `controller_mutation_rate` refuses are asked for again, as soon as the answer says, while there is time.
         """
-        now_s = asyncio.get_running_loop().time
-        within_ms = self._limit_ms(timeout_ms)
-        deadline_s = now_s() + within_ms / 1000
+        deadline = self._deadline(timeout_ms)
         results: list[TopicResult] = []
         for request in requests:
-            answer = await self._view.call_any(
-                _asked(request), timeout_ms=_left_ms(deadline_s), what=what, on_retry=on_retry
-            )
+            answer = await self._ask(_asked(request), deadline.left_ms, what, on_retry)
             found, throttle_s = list(answer.topics), answer.throttle_time_ms / 1000
-            while (refused := _refused(found)) and now_s() + throttle_s < deadline_s:
+            while (refused := _refused(found)) and throttle_s * 1000 + 1 < deadline.left_ms:
                 await asyncio.sleep(throttle_s or RETRY_PAUSE_S)
                 again = _of_topics(request, refused)
                 try:
-                    answer = await self._view.call_any(
-                        _asked(again), timeout_ms=_left_ms(deadline_s), what=what, on_retry=on_retry
-                    )
+                    answer = await self._ask(_asked(again), deadline.left_ms, what, on_retry)
                 except RequestTimedOutError as error:
                     if isinstance(error.__cause__, ThrottledError):  # what was done is told, and what was refused
                         break
@@ -186,9 +168,6 @@ class Operations:
                 throttle_s = answer.throttle_time_ms / 1000
             results += found
         return results
-
-    def _limit_ms(self, timeout_ms: int | None) -> int:
-        return limit_ms(timeout_ms, self._timeout_ms)
 
     # ---- configurations ----------------------------------------------------------------------------------------------
 
@@ -297,12 +276,8 @@ class Operations:
         require_text("topic", topic)
         require_whole("count", count)
         wanted = NewPartitions(topic, count, assignments_of(assignments))
-        response = await self._view.call_any(
-            CreatePartitions((wanted,), validate_only=validate_only),
-            timeout_ms=self._limit_ms(timeout_ms),
-            what=f"add partitions to {topic}",
-        )
-        (result,) = response.topics
+        request = CreatePartitions((wanted,), validate_only=validate_only)
+        (result,) = (await self._ask(request, timeout_ms, f"add partitions to {topic}")).topics
         if result.error is not ErrorCode.NONE:
             raise error_from_code(result.error, result.message)
         if not validate_only:
@@ -417,10 +392,8 @@ class Operations:
             BrokerIdNotRegisteredError: There is no such broker to be emptied.
         """
         require_whole("broker_id", broker_id)
-        response = await self._view.call_any(
-            DrainBroker(broker_id, drained), timeout_ms=self._limit_ms(timeout_ms), what=f"drain broker {broker_id}"
-        )
-        return response.replicas_count
+        request = DrainBroker(broker_id, drained)
+        return (await self._ask(request, timeout_ms, f"drain broker {broker_id}")).replicas_count
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
         """Forgets a broker that is gone for good.
@@ -432,12 +405,7 @@ class Operations:
         require_whole("broker_id", broker_id)
         fate = Fate()
         try:
-            await self._view.call_any(
-                UnregisterBroker(broker_id),
-                timeout_ms=self._limit_ms(timeout_ms),
-                what=f"unregister broker {broker_id}",
-                on_retry=fate.note,
-            )
+            await self._ask(UnregisterBroker(broker_id), timeout_ms, f"unregister broker {broker_id}", fate.note)
         except BrokerIdNotRegisteredError:
             if fate.unknown:
                 return  # an earlier attempt, whose answer was lost, has done it
@@ -456,26 +424,19 @@ class Operations:
             require_text("a key of levels", name)
             require_whole(f"levels[{name!r}]", level)
         updates = tuple(FeatureUpdate(name, level, allow_downgrade) for name, level in levels.items())
-        await self._view.call_any(
-            UpdateFeatures(updates), timeout_ms=self._limit_ms(timeout_ms), what="update features"
-        )
+        await self._ask(UpdateFeatures(updates), timeout_ms, "update features")
 
     async def describe_features(self, *, timeout_ms: int | None = None) -> Mapping[str, FeatureRange]:
         """Returns the features of the cluster by name: the level in force, and the levels that the asked broker knows."""
         from replog.client.protocol.questions.cluster import DescribeFeatures
 
-        answer = await self._view.call_any(
-            DescribeFeatures(), timeout_ms=self._limit_ms(timeout_ms), what="describe the features"
-        )
-        return answer.features
+        return (await self._ask(DescribeFeatures(), timeout_ms, "describe the features")).features
 
     # ---- the metadata quorum -----------------------------------------------------------------------------------------
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> DescribeQuorumResponse:
         """Returns the leader, the voters and the observers, as the leader knows them."""
-        return await self._view.call_any(
-            DescribeQuorumRequest(), timeout_ms=self._limit_ms(timeout_ms), what="describe the quorum"
-        )
+        return await self._ask(DescribeQuorumRequest(), timeout_ms, "describe the quorum")
 
     async def add_voter(
         self, voter_id: int, directory_id: UUID, endpoint: str, *, timeout_ms: int | None = None
@@ -497,11 +458,7 @@ class Operations:
         if not isinstance(directory_id, UUID):
             raise wrong_type("directory_id", directory_id, "a UUID")
         require_text("endpoint", endpoint)
-        await self._view.call_any(
-            AddVoterRequest(voter_id, directory_id, endpoint),
-            timeout_ms=self._limit_ms(timeout_ms),
-            what=f"add voter {voter_id}",
-        )
+        await self._ask(AddVoterRequest(voter_id, directory_id, endpoint), timeout_ms, f"add voter {voter_id}")
 
     async def remove_voter(
         self, voter_id: int, directory_id: UUID | None = None, *, timeout_ms: int | None = None
@@ -514,11 +471,7 @@ class Operations:
         require_whole("voter_id", voter_id)
         if directory_id is not None and not isinstance(directory_id, UUID):
             raise wrong_type("directory_id", directory_id, "a UUID or None")
-        await self._view.call_any(
-            RemoveVoterRequest(voter_id, directory_id),
-            timeout_ms=self._limit_ms(timeout_ms),
-            what=f"remove voter {voter_id}",
-        )
+        await self._ask(RemoveVoterRequest(voter_id, directory_id), timeout_ms, f"remove voter {voter_id}")
 
 
 def require_moves(metadata: ClusterMetadata) -> None:

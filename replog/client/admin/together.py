@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from replog.client.arguments import limit_ms
 from replog.client.backoff import Backoff, retry
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
@@ -18,6 +19,30 @@ U = TypeVar("U")
 
 TOGETHER: Final = 16
 """Groups, or transactional ids, that are asked about at the same time."""
+
+
+class AdminPart:
+    """A part of `Admin`: methods over its view of the cluster, with its time-out where they are given none."""
+
+    _view: ClusterView
+    _timeout_ms: int
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return limit_ms(timeout_ms, self._timeout_ms)
+
+    def _deadline(self, timeout_ms: int | None) -> Deadline:
+        return Deadline(self._limit_ms(timeout_ms))
+
+    async def _ask(
+        self,
+        question: Asks[T],
+        timeout_ms: int | None,
+        what: str,
+        on_retry: Callable[[ReplogError], None] | None = None,
+    ) -> T:
+        """Asks any broker until one has answered, within one time-out."""
+        within_ms = self._limit_ms(timeout_ms)
+        return await self._view.call_any(question, timeout_ms=within_ms, what=what, on_retry=on_retry)
 
 
 class Deadline:

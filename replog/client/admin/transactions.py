@@ -17,10 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.client.admin.operations import Fate, in_parts
-from replog.client.admin.together import Deadline, ask_coordinator, ask_every_broker, side_by_side
+from replog.client.admin.together import AdminPart, Deadline, ask_coordinator, ask_every_broker, side_by_side
 from replog.client.arguments import (
     items_of,
-    limit_ms,
     partition_of,
     partitions_of,
     require_text,
@@ -30,7 +29,7 @@ from replog.client.arguments import (
 from replog.client.backoff import Backoff, retry
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.leader_calls import ask_leaders, partition_error
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS
 from replog.client.groups.coordinator import Coordinator
 from replog.client.protocol.transactions import (
     ActiveProducer,
@@ -103,11 +102,8 @@ class HangingTransaction(Struct, frozen=True):
     transactional_id: str = ""
 
 
-class TransactionOperations:
-    """Needs what `Admin` has: a view of the cluster, and a time-out for methods that are given none."""
-
-    _view: ClusterView
-    _timeout_ms: int
+class TransactionOperations(AdminPart):
+    """The methods about transactions."""
 
     async def list_transactions(
         self,
@@ -138,7 +134,7 @@ class TransactionOperations:
         for number in numbers:
             require_whole("an item of producer_ids", number)
         request = ListTransactionalIds(_known_states(states), tuple(numbers), open_longer_than_ms, pattern)
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         answers = await ask_every_broker(self._view, request, deadline, "list transactions")
         found = {
             one.transactional_id: replace(one, coordinator_id=broker_id)
@@ -156,7 +152,7 @@ class TransactionOperations:
             TransactionalIdNotFoundError: There is no such transactional id.
         """
         wanted = list(dict.fromkeys(texts_of("transactional_ids", transactional_ids)))
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         await self._view.ready(deadline.left_ms)
         found = await side_by_side(wanted, lambda name: self._details(name, deadline))
         return dict(zip(wanted, found, strict=True))
@@ -184,7 +180,7 @@ class TransactionOperations:
         """
         require_whole("silent_for_ms", silent_for_ms)
         named = None if partitions is None else partitions_of("partitions", partitions)
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         metadata = await self._view.describe(deadline.left_ms)
         everywhere = [
             TopicPartition(topic.name, each.partition_id) for topic in metadata.topics for each in topic.partitions
@@ -216,7 +212,7 @@ class TransactionOperations:
         from replog.client.protocol.questions.transactions import BeginProducing  # with Kafka's messages for producers
 
         require_text("transactional_id", transactional_id)
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         await self._view.ready(deadline.left_ms)
         found = await self._details(transactional_id, deadline)
         _require_open(found)
@@ -243,7 +239,7 @@ class TransactionOperations:
         """
         place = partition_of("partition", partition)
         require_whole("first_offset", first_offset)
-        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = self._deadline(timeout_ms)
         await self._view.describe(deadline.left_ms)
         found = await self._open_at(place, first_offset, deadline)
         if found is None:

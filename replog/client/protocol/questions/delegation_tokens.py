@@ -92,7 +92,7 @@ class TokensDescribed(Struct, frozen=True):
 
 
 async def make_token(broker: Broker, question: MakeToken, timeout_ms: int) -> HeldToken:
-    """Makes a token; raises as `replog.client.admin.delegation_tokens` says."""
+    """Makes a token; raises as `replog.client.admin.access` says."""
     renewers = [CreateDelegationTokenRequest.CreatableRenewers(_USER, each) for each in question.renewers]
     owner_type = None if question.owner is None else _USER
     request = CreateDelegationTokenRequest(owner_type, question.owner, renewers, question.max_lifetime_ms)
