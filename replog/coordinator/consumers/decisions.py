@@ -9,7 +9,7 @@ targets that they have, which is told in the broker's log, and the decision is t
 a member that comes, goes, or wants something else may make the targets small enough.
 
 The decision of a large group is made beside the loop: of a question that does not change, and it counts only if the same question
-stands when it comes back.  Until then members are told the targets of before; the first one of a group is told that it has nothing,
+stands when it comes back, or, where a group goes on changing, for the members that are still there.  Until then members are told the targets of before; the first one of a group is told that it has nothing,
 in an epoch of its own.
 """
 
@@ -36,6 +36,7 @@ from replog.coordinator.consumers.targets import (
     targets_bytes_max,
 )
 from replog.coordinator.group_records import GROUP_RECORDS, size_of_records
+from replog.coordinator.messages import ConsumerGroupTargetAssignmentMemberKey
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Beside, Moment, Outcome, Timers
@@ -46,11 +47,11 @@ TOO_LARGE_PAUSE_MS: Final = 30_000
 """How long a group waits whose targets are too large for one change before they are decided again, unless it changes."""
 
 DECIDED_AT_ONCE: Final = 2_000
-"""Members and partitions that are decided on within a heartbeat: some ten milliseconds."""
+"""Members, partitions and names of topics that are decided on within a heartbeat: some ten milliseconds."""
 
 STALE_MAX: Final = 4
-"""Answers in a row that came too late for a group that goes on changing; the next one is decided on at once, or no member would ever get
-anything while others come."""
+"""Answers in a row that came too late for a group that goes on changing; the next one counts for those members that are still there, or no
+member would ever get anything while others come."""
 
 _SHARES_TOLD: Final = 3
 """How often a partition may stand in the records of one heartbeat: in targets, in what a member has, in what it gives back."""
@@ -197,7 +198,7 @@ class Decisions:
         if not fits:
             self._check_size(group_id, decided, changed)
         records += changed
-        group.decides_again_ms = moment.now_ms + pause_ms(decided)
+        group.decides_again_ms = moment.now_ms + pause_ms(question.visits())
         return decided[change.member_id], epoch
 
     def decide(self, timer: TargetsTimer, moment: Moment) -> Outcome:
@@ -215,13 +216,17 @@ class Decisions:
         if group is None or not group.members or group.epoch.get() == group.target_epoch.get():
             return Outcome()
         question = self._question(group)
-        if ready is None or ready.question != question:
-            stale_count += ready is not None
-            if self._is_large(question) and stale_count <= STALE_MAX:
-                self._stale_counts[group_id] = stale_count
-                return self._begin(timer, question)
+        if ready is not None and ready.question != question:
+            stale_count += 1
+            ready = _left_of(ready, group) if stale_count > STALE_MAX else None
+        if ready is None and self._is_large(question):
+            self._stale_counts[group_id] = stale_count
+            return self._begin(timer, question)
+        if ready is None:
             ready = _decided(group_id, question, self._config.assignors)
-        group.decides_again_ms = moment.now_ms + pause_ms(ready.targets)
+        group.decides_again_ms = moment.now_ms + pause_ms(ready.question.visits())
+        if ready.question.epoch != question.epoch:
+            self._decide_later(group_id, group.decides_again_ms)
         if not self._fits(group_id, question):
             try:
                 self._check_size(group_id, ready.targets, ready.records)
@@ -325,6 +330,23 @@ def _decided(group_id: str, question: Question, assignors: Mapping[str, Assignor
     targets = decide_targets(question, assignors)
     records = _target_records(group_id, question.targets, targets, question.epoch)
     return Decided(question, targets, tuple(each._replace(packed=GROUP_RECORDS.encode(each)) for each in records))
+
+
+def _left_of(stale: Decided, group: ConsumerGroup) -> Decided | None:
+    """Returns what an answer that came too late says of the members that are still there.
+
+    None where it is not of an earlier epoch for certain: members that it does not know would never be decided on, or it would undo what
+    was decided since.
+    """
+    if not group.target_epoch.get() < stale.question.epoch < group.epoch.get():
+        return None
+    records = tuple(each for each in stale.records if _is_left(each, group))
+    return Decided(stale.question, stale.targets, records)
+
+
+def _is_left(record: CoordinatorRecord, group: ConsumerGroup) -> bool:
+    key = record.key
+    return not isinstance(key, ConsumerGroupTargetAssignmentMemberKey) or key.member_id in group.members
 
 
 def _wishes(

@@ -195,7 +195,7 @@ class ConsumerManager:
     ) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that remove members, who are moved in one new epoch; none where they have gone."""
         group = self._groups.find(group_id)
-        going = () if group is None else [each for each in member_ids if each in group.members]
+        going = {} if group is None else {each: None for each in member_ids if each in group.members}
         if group is None or not going:
             return ()
         if len(going) == len(group.members):

@@ -15,7 +15,7 @@ from replog.coordinator.consumers.group import MemberMetadata
 from replog.coordinator.topic_view import TopicView
 
 VISITS_PER_PAUSE_MS: Final = 50
-"""Members and partitions that a decision looks at for each millisecond of the pause behind it: about ten times what they cost."""
+"""Members, partitions and names that a decision looks at for each millisecond of the pause behind it: about ten times what they cost."""
 PAUSE_MS_MAX: Final = 5_000
 """The longest pause, that of a quarter of a million partitions: more hardly go into the one change that a decision is."""
 
@@ -46,8 +46,10 @@ class Question(Struct, frozen=True):
     places: Mapping[str, Place | None]
 
     def visits(self) -> int:
-        """Returns how many members and partitions a decision looks at."""
-        return len(self.members) + sum(place[1] for place in self.places.values() if place is not None)
+        """Returns how many members, partitions and names a decision looks at; a list that members have in common once."""
+        lists = {id(each.subscribed_topic_names): each.subscribed_topic_names for each in self.members.values()}
+        names = sum(map(len, lists.values())) + sum(map(len, self.patterns.values()))
+        return len(self.members) + names + sum(place[1] for place in self.places.values() if place is not None)
 
 
 def places_of(
@@ -84,14 +86,9 @@ def decide_targets(question: Question, assignors: Mapping[str, Assignor]) -> dic
     return assign(specs, dict(found.values()))
 
 
-def pause_ms(decided: Mapping[str, Assignment]) -> int:
-    """Returns how long after a decision the next one may wait: 0 for a few dozen members and partitions; `PAUSE_MS_MAX` at most.
-
-    Args:
-        decided: The targets of all members.
-    """
-    partitions = sum(len(each) for target in decided.values() for each in target.values())
-    return min((len(decided) + partitions) // VISITS_PER_PAUSE_MS, PAUSE_MS_MAX)
+def pause_ms(visits: int) -> int:
+    """Returns how long after a decision the next one may wait: 0 for a few dozen visits (`Question.visits`); `PAUSE_MS_MAX` at most."""
+    return min(visits // VISITS_PER_PAUSE_MS, PAUSE_MS_MAX)
 
 
 def targets_bytes_max(group_id: str, question: Question) -> int:

@@ -74,9 +74,9 @@ class Downgrades:
         self, group_id: str, group: ConsumerGroup, going: Collection[str], moment: Moment
     ) -> tuple[CoordinatorRecord, ...]:
         """Returns the records of a conversion when members go; none where the group stays what it is."""
-        staying = _staying(group, going)
-        is_due = staying and any(classic_of(group.members[each]) is None for each in going)
-        classic = self._group(group_id, group, staying) if is_due else None
+        is_due = any(classic_of(group.members[each]) is None for each in going)
+        staying = _staying(group, going) if is_due else None
+        classic = self._group(group_id, group, staying) if staying else None
         return () if classic is None else self._records(group, classic, moment)
 
     def of_replacement(
@@ -95,8 +95,11 @@ class Downgrades:
             moment: The time.
         """
         before = group.members[holder]
-        staying = {**_staying(group, (holder,)), joining.member_id: joining.member}
-        classic = self._group(group_id, group, staying) if classic_of(before) is None else None
+        others = _staying(group, (holder,)) if classic_of(before) is None else None
+        if others is None:
+            return None
+        staying = {**others, joining.member_id: joining.member}
+        classic = self._group(group_id, group, staying)
         if classic is None:
             return None
         leads = joining.can_lead and self._is_settled(group, before, joining.member.told, staying, classic)
@@ -162,12 +165,16 @@ class Downgrades:
         return classic if has_room and classic.protocol is not None else None
 
 
-def _staying(group: ConsumerGroup, going: Collection[str]) -> dict[str, StayingMember]:
-    return {
-        member_id: StayingMember(told, group.current.get(member_id, MemberAssignment()))
-        for member_id, told in group.members.items()
-        if member_id not in going
-    }
+def _staying(group: ConsumerGroup, going: Collection[str]) -> dict[str, StayingMember] | None:
+    """Returns the members that stay; None where one of them is of KIP-848, without a look at all others."""
+    found: dict[str, StayingMember] = {}
+    for member_id, told in group.members.items():
+        if member_id in going:
+            continue
+        if classic_of(told) is None:
+            return None
+        found[member_id] = StayingMember(told, group.current.get(member_id, MemberAssignment()))
+    return found
 
 
 def _is_there(current: MemberAssignment, epoch: int) -> bool:

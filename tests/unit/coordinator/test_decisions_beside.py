@@ -14,6 +14,8 @@ from replog.coordinator import records
 from replog.coordinator.classic.requests import ClassicHeartbeat
 from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.group import ConsumerGroup
+from replog.coordinator.consumers.targets import decide_targets
+from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.runtime.messages import Done, Tick
 from replog.coordinator.runtime.shard import TIMER_RETRY_MS
 from replog.errors import RebalanceInProgressError
@@ -117,17 +119,61 @@ def test_what_a_leadership_wanted_that_has_ended_does_not_count(host: Host) -> N
 
 
 def test_a_group_that_never_stands_still_gets_targets_all_the_same(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trap: each answer was too late for the member that had come meanwhile, so that nobody had anything while members came."""
+    """Trap: each answer was too late for the member that had come meanwhile, so that nobody had anything while members came.
+
+    What was decided of such a group within a step held the loop for as long as that takes.
+    """
     monkeypatch.setattr(decisions, "STALE_MAX", 2)
     told(host, joining("a"))
     for member_id in "bcd":
         host.ask(joining(member_id))
+        if member_id == "d":
+            host.ask(beat("b", -1))
         assert epochs(host)[1] == 1, "nothing has counted yet"
         host.do_beside()
         host.commit()
-    assert epochs(host) == (5, 5)
+    targets = host.machine._groups.consumers.find("g").targets
+    assert (epochs(host), dict(targets)) == ((6, 4), {"a": parts(0, 3), "c": parts(2, 5)}), (
+        "b has left, d came too late"
+    )
+    assert len(host.beside) == 1
     decided(host)
-    assert epochs(host) == (5, 5)
+    assert epochs(host) == (6, 6)
+    assert sorted(len(partitions) for each in targets.values() for partitions in each.values()) == [2, 2, 2]
+
+
+def test_a_late_answer_undoes_nothing_that_was_decided_since(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "STALE_MAX", 0)
+    told(host, joining("a"))
+    host.ask(joining("b"))
+    with monkeypatch.context() as patch:
+        patch.setattr(decisions, "DECIDED_AT_ONCE", 1_000)
+        host.ask(joining("c"))
+    assert epochs(host) == (4, 4)
+    decided(host)
+    assert epochs(host) == (4, 4)
+    assert set(host.machine._groups.consumers.find("g").targets) == {"a", "b", "c"}
+
+
+def test_long_lists_of_topics_are_not_decided_on_within_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a thousand members with lists of their own, of a hundred out of 1,000 topics, were a decision of 160 ms in one step."""
+    decided_of: list[int] = []
+    host = group_host(Topics(**{f"t{number}": 1 for number in range(400)}), GroupsConfig())
+    host.lead()
+    host.holds_beside = True
+
+    def noted(question: Any, assignors: Any) -> Any:
+        decided_of.append(len(question.members))
+        return decide_targets(question, assignors)
+
+    monkeypatch.setattr(decisions, "decide_targets", noted)
+    for number in range(12):
+        host.ask(joining(f"m{number}", *(f"t{20 * number + each}" for each in range(180))))
+        pass_time(host, host.now_ms + 1_000)
+    assert (decided_of, len(host.beside)) == (list(range(1, 10)), 1)
+    decided(host)
+    assert decided_of == [*range(1, 10), 10, 12]
+    assert epochs(host) == (12, 12)
 
 
 def test_the_records_of_targets_are_written_beside_the_loop(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,15 @@ from consumer_bytes import wanting
 from consumer_kit import CONFIG, SESSION_MS, beat, pass_time
 from consumer_kit import joining as consuming
 from mixed_kit import coming
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
-from replog.coordinator.assignors import assignment_of
 from replog.coordinator.classic.requests import ClassicHeartbeat, JoinGroupResponse, Protocol, SyncGroup
 from replog.coordinator.config import ClassicConfig, ConsumersConfig
 from replog.coordinator.consumers import decisions
-from replog.coordinator.consumers.decisions import TOO_LARGE_PAUSE_MS
+from replog.coordinator.consumers.decisions import NOTHING_TOLD, TOO_LARGE_PAUSE_MS
 from replog.coordinator.consumers.group import ConsumerGroup
-from replog.coordinator.consumers.targets import PAUSE_MS_MAX, pause_ms
+from replog.coordinator.consumers.targets import PAUSE_MS_MAX, Question, pause_ms
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.errors import RecordTooLargeError
 
@@ -287,10 +287,10 @@ def test_a_member_of_the_classic_protocol_is_content_with_what_it_has_where_no_m
     host.ask(ClassicHeartbeat("g", told.member_id, told.generation))
 
 
-def test_the_pause_grows_with_members_and_partitions_up_to_a_bound() -> None:
-    topic = topic_id("t")
-    assert pause_ms({}) == 0
-    assert pause_ms({"a": assignment_of((topic, each) for each in range(48))}) == 0
-    assert pause_ms({"a": assignment_of((topic, each) for each in range(99))}) == 2
-    assert pause_ms({f"m{each}": {} for each in range(1_000)}) == 20
-    assert pause_ms({"a": assignment_of((topic, each) for each in range(300_000))}) == PAUSE_MS_MAX
+def test_the_pause_grows_with_members_partitions_and_names_up_to_a_bound() -> None:
+    members = {name: replace(NOTHING_TOLD, subscribed_topic_names=["t", name]) for name in "ab"}
+    shared = dict.fromkeys("cdef", members["a"])
+    places = {"t": (topic_id("t"), 30), "a": (topic_id("a"), 5), "b": None}
+    question = Question(1, {**members, **shared}, {}, {"x.*": frozenset("xyz")}, places)
+    assert question.visits() == 6 + 2 * 2 + 3 + 35, "members, names of each list once, of each pattern, and partitions"
+    assert [pause_ms(visits) for visits in (0, 49, 100, 1_000, 300_000)] == [0, 0, 2, 20, PAUSE_MS_MAX]
