@@ -597,6 +597,10 @@ class LateLeaderEpochError(StorageError):
     """A broker is to lead in an earlier leader epoch than its log has records of: the metadata log has lost its end."""
 
 
+class ForkFailedError(StorageError):
+    """A replica cannot begin with the records of the replica beside it: they are not all there, or the disk refused."""
+
+
 class DirectoryLockedError(StorageError):
     """Another process holds the lock of this log directory."""
 

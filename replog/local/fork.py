@@ -3,9 +3,8 @@
     orders/log-0/00000000000000000000.log     <- one file ->   orders-copy/log-0/00000000000000000000.log
     orders/log-0/00000000000001042000.log     the active segment, empty   (a copy)
 
-No byte of a record is copied, so that ten gigabytes take as long as ten files.  Neither log can be seen in the other: nothing is
-written into a sealed segment, and one that is to be cut, or to be appended to again, is copied first (`SegmentFiles.own`).  All
-other files are copied, since indexes may be mapped while they are replaced.  A file goes when its last name does.
+No byte of a record is copied, so that ten gigabytes take as long as ten files.  Neither log can be seen in the other
+(`replog.log.directories.fork`).  The log is rolled first, so that all its segments are sealed.
 
 | a crash                                        | what it leaves                                                     |
 |------------------------------------------------|--------------------------------------------------------------------|
@@ -24,9 +23,10 @@ from replog.errors import StorageError
 from replog.local.config import LocalLogConfig
 from replog.local.encoding import wall_ms
 from replog.local.folder import LogFolder, checked_path, partition_folder
+from replog.log import Log
+from replog.log.directories.fork import begin_fork, finish_fork
 from replog.log.directories.identity import storage_errors
 from replog.log.disk_space import RESERVE_FILE
-from replog.log.file_names import LOG_SUFFIX
 from replog.log.segments.files import copy_file
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OsFileSystem, parent_of
 
@@ -70,13 +70,13 @@ def fork_log(
             folder.log.flush()
             folder.write_recovery_point()
             with storage_errors(target):
-                _make(fs, source, target)
+                _make(fs, folder.log, source, target)
             return folder.log.log_end_offset
         finally:
             folder.close(now_ms=wall_ms())
 
 
-def _make(fs: FileSystem, source: str, target: str) -> None:
+def _make(fs: FileSystem, log: Log, source: str, target: str) -> None:
     """Makes the copy; where the disk refuses, nothing is left of it.
 
     Raises:
@@ -84,7 +84,7 @@ def _make(fs: FileSystem, source: str, target: str) -> None:
         OSError: The disk failed or is full.
     """
     try:
-        _link(fs, source, target)
+        _link(fs, log, source, target)
     except OSError as error:
         with contextlib.suppress(OSError):
             fs.remove_tree(f"{target}{FORKING_SUFFIX}")
@@ -94,22 +94,13 @@ def _make(fs: FileSystem, source: str, target: str) -> None:
         raise
 
 
-def _link(fs: FileSystem, source: str, target: str) -> None:
+def _link(fs: FileSystem, log: Log, source: str, target: str) -> None:
     """Makes the folder of the copy under another name, and renames it when it is complete."""
     making = f"{target}{FORKING_SUFFIX}"
     if fs.exists(making):
         fs.remove_tree(making)
-    replica = partition_folder(making)
-    fs.make_dirs(replica)
-    names = fs.list_dir(partition_folder(source))
-    sealed = sorted(name for name in names if name.endswith(LOG_SUFFIX))[:-1]
-    for name in names:
-        held = f"{partition_folder(source)}/{name}"
-        if name in sealed:
-            fs.link(held, f"{replica}/{name}")
-        else:
-            copy_file(fs, held, f"{replica}/{name}")
-    fs.sync_dir(replica)
+    fork = begin_fork(fs, log, partition_folder(making), log.log_end_offset)
+    finish_fork(fs, fork)
     for name in fs.list_dir(source):
         if name not in _OF_ITS_OWN and not fs.is_dir(f"{source}/{name}"):
             copy_file(fs, f"{source}/{name}", f"{making}/{name}")

@@ -21,6 +21,7 @@ from msgspec import Struct
 import replog_checkpoints as checkpoints
 from replog.log.config import LogConfig
 from replog.log.directories.directory_state import METADATA_TOPIC
+from replog.log.directories.fork import Fork
 from replog.log.epoch_cache import epoch_path
 from replog.log.file_names import partition_dir_name
 from replog.log.log import Log
@@ -37,12 +38,14 @@ class NewReplica(Struct, frozen=True):
         topic_id: Id of the topic.
         config: Settings of the log.
         leader_epoch: The leader epoch in which this broker will lead it; None: it will not.
+        fork: What it begins with; None: it is empty.
     """
 
     key: TopicPartition
     topic_id: UUID
     config: LogConfig
     leader_epoch: int | None = None
+    fork: Fork | None = None
 
     @property
     def epoch_starts(self) -> list[tuple[int, int]]:

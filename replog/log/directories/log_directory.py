@@ -43,6 +43,7 @@ from replog.errors import DiskFullError, ReplogError, StorageError, raised_anew
 from replog.log.config import LogConfig
 from replog.log.directories.checkpoints import DirectoryCheckpoints
 from replog.log.directories.directory_state import DirectoryState
+from replog.log.directories.fork import Fork, begin_fork
 from replog.log.directories.identity import (
     read_identity,
     require_cluster_id,
@@ -58,6 +59,7 @@ from replog.log.directories.replicas import DirectoryReplicas
 from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_in_order
 from replog.log.file_names import (
     DELETE_DIR_SUFFIX,
+    deleted_dir_name,
     parse_partition_dir_name,
     partition_dir_name,
     retired_stem,
@@ -351,6 +353,25 @@ class LogDirectory:
     prepare_retirement = forwarded("_replicas", DirectoryReplicas.prepare_retirement)
     retirement_failed = forwarded("_replicas", DirectoryReplicas.retirement_failed)
     quarantine = forwarded("_state", DirectoryState.take_offline)
+    lose = forwarded("_state", DirectoryState.put_lost)
+
+    def begin_fork(self, source: TopicPartition, key: TopicPartition, end_offset: int) -> Fork:
+        """Begins a replica with the records of another one of this directory; see `fork.begin_fork`.
+
+        Raises:
+            DiskFullError, StorageError: The disk failed, or has no room; or the replica is no source.
+        """
+        state = self._state
+        folder = state.at(deleted_dir_name(partition_dir_name(*key), state.new_id()))  # a start removes it
+        try:
+            with storage_errors(self.path):
+                fork = begin_fork(state.fs, state.logs[source], folder, end_offset)
+                self.space.admit(fork.copied_bytes)
+        except ReplogError:
+            with contextlib.suppress(OSError):
+                state.fs.remove_tree(folder)
+            raise
+        return fork
 
     # Replicas that move
 

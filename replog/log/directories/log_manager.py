@@ -33,6 +33,8 @@ from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
 from replog.log.config import LogConfig
 from replog.log.directories.creation import NewReplica
@@ -291,10 +293,59 @@ class LogManager(DirectoryGroup):
         self._homes.begin_creation(key, home)
         return CreateJob(home, NewReplica(key, topic_id, config, leader_epoch), now_ms)
 
+    def prepare_fork(
+        self,
+        source: TopicPartition,
+        source_id: UUID,
+        end_offset: int,
+        replica: NewReplica,
+        *,
+        now_ms: int,
+        is_new: bool,
+        is_whole: bool,
+    ) -> CreateJob | None:
+        """Prepares a job that creates a replica with the records of another one; None: that is not here, or not all of it.
+
+        Args:
+            source: Topic and partition of the other one.
+            source_id: Its topic id.
+            end_offset: The end (exclusive) of the records.
+            replica: The replica, which has no home yet.
+            now_ms: Wall time.
+            is_new: The same as for `open_log`.
+            is_whole: Whether all of the records have to be there; else those that are do.
+
+        Raises:
+            DiskFullError, StorageError: See `open_log`, and `LogDirectory.begin_fork`.
+        """
+        self._homes.find_or_choose(replica.key, is_new=is_new, directory=None)
+        home = self._homes.get(source)
+        if home is None or source not in home.logs or home.topic_id(*source) != source_id:
+            return None
+        if is_whole and home.logs[source].log_end_offset < end_offset:
+            return None
+        home.forget([replica.key])
+        fork = home.begin_fork(source, replica.key, end_offset)
+        self._homes.begin_creation(replica.key, home)
+        return CreateJob(home, replace(replica, fork=fork), now_ms)
+
+    def lose(self, key: TopicPartition, error: ReplogError, *, is_new: bool) -> None:
+        """Keeps a replica that must not be made empty as one whose records are gone.
+
+        Raises:
+            StorageError: Every log directory is offline, or it may be in one that is.
+        """
+        home = self._homes.find_or_choose(key, is_new=is_new, directory=None)
+        home.lose(key, error)
+        self._homes.put([key], home)
+
     def complete_create(self, job: CreateJob) -> None:
-        """Takes the result of a job; where it failed, `open_log` will try again and say why."""
+        """Takes the result of a job; where it failed, `open_log` will try again and say why, but for a fork: that is lost."""
         loaded = job.result
         self._homes.end_creation(job.home)
+        if loaded is None and job.replica.fork is not None and job.error is not None:
+            self.lose(job.replica.key, job.error, is_new=True)
+            return
         if loaded is None or job.home.failure is not None:
             self._homes.settle(job.replica.key, job.home)
         else:

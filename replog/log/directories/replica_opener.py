@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import replog_checkpoints as checkpoints
-from replog.errors import DiskFullError, ReplogError
+from replog.errors import DiskFullError, ForkFailedError, ReplogError
 from replog.log.config import LogConfig
 from replog.log.directories.checkpoints import DirectoryCheckpoints
 from replog.log.directories.creation import NewReplica, create_logs
 from replog.log.directories.directory_state import DirectoryState
+from replog.log.directories.fork import finish_fork, name_fork
 from replog.log.directories.identity import storage_errors
 from replog.log.directories.loaded_replica import ClosedReplica, LoadedReplica
 from replog.log.file_names import partition_dir_name
@@ -95,6 +96,8 @@ class ReplicaOpener:
 
     def create(self, replicas: Sequence[NewReplica], now_ms: int) -> list[LoadedReplica]:
         """Makes new replicas, durably; their checkpoint lines are forgotten before.  Each may have failed."""
+        if any(replica.fork is not None for replica in replicas):
+            return [self._made(replica, now_ms) for replica in replicas]
         fresh = [replica for replica in replicas if not self.has_folder(replica.key)]
         logs: dict[TopicPartition, Log] = {}
         error: ReplogError | None = None
@@ -123,6 +126,41 @@ class ReplicaOpener:
             else self._complete(replica, now_ms)
             for replica in replicas
         ]
+
+    def _made(self, replica: NewReplica, now_ms: int) -> LoadedReplica:
+        """Makes one replica; of one that is a fork nothing is left where that fails."""
+        fork, state = replica.fork, self._state
+        if fork is None:
+            return self.create([replica], now_ms)[0]
+        folder, name = state.path_of(replica.key), partition_dir_name(*replica.key)
+        try:
+            with storage_errors(state.path):
+                finish_fork(state.fs, fork, PartitionMetadata(replica.topic_id, name))
+                name_fork(state.fs, fork, folder)
+                log = Log.open(
+                    state.fs,
+                    folder,
+                    replica.config,
+                    topic_partition=name,
+                    recovery_point=fork.recovery_point,
+                    log_start_offset=fork.log_start_offset,
+                    clean=False,
+                    now_ms=now_ms,
+                    checkpoint=self._checkpoints.checkpoint_recovery_points,
+                    admission=state.admission(replica.key),
+                    is_compacted=fork.is_compacted,
+                )
+            if log.log_end_offset != fork.end_offset:
+                log.close_for_good()
+                raise ForkFailedError(f"{folder} ends at {log.log_end_offset}, and was to end at {fork.end_offset}")
+        except ReplogError as error:
+            for path in (fork.folder, folder):
+                with contextlib.suppress(OSError):
+                    state.fs.remove_tree(path)
+            return LoadedReplica(
+                replica.key, replica.topic_id, None, ForkFailedError(f"{name} cannot be forked: {error}")
+            )
+        return LoadedReplica(replica.key, replica.topic_id, log, None)
 
     def write_topic_id(self, key: TopicPartition, topic_id: UUID) -> None:
         """Writes whose folder it is into the partition folder of a replica, durably.

@@ -286,6 +286,12 @@ class ProducerStateManager:
                 del self._producers[producer_id]
         self.guards.expire(now_ms, expiration_ms)
 
+    def forget_batches_below(self, offset: int) -> None:
+        """Forgets the batches below an offset, which another topic had: sequences begin anew; epochs stay."""
+        for entry in self._producers.values():
+            while entry.batches and entry.batches[0].base_offset < offset:
+                entry.batches.popleft()
+
     def saved(self, producer_id: int) -> ProducerEntry | None:
         """Copies the state of one producer, for `restore`; None: it is unknown."""
         entry = self._producers.get(producer_id)

@@ -40,6 +40,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.AuthenticationError: ReplogError,  # local: a client finds out
     errors.AuthorizationError: ReplogError,  # raise a class that says of what
     errors.TlsAuthenticationError: ReplogError,  # local: so are handshakes
+    errors.ForkFailedError: errors.StorageError,  # local: a broker tells that the replica is offline
     errors.RegistryNotAvailableError: ReplogError,  # local: no registry speaks this protocol
     errors.RecordDecodeError: ReplogError,  # local: so are codecs
     errors.RecordEncodeError: errors.InvalidRequestError,
