@@ -1,4 +1,4 @@
-"""Settings that a client does not have: what to use instead of one that Kafka's clients have, or of a misspelt one.
+"""Arguments that a client does not have: what to use instead of a setting of Kafka's clients, or of a misspelt one, and the right call.
 
 Why: Kafka's users bring their settings along.  One that is silently ignored would be a promise that nobody keeps, and an
 unexpected keyword by itself says nothing of what holds here.
@@ -6,7 +6,7 @@ unexpected keyword by itself says nothing of what holds here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from replog.errors import ConfigError
@@ -72,31 +72,54 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
 """What to do about settings of Kafka's clients, by the kind of client, without "Sync", and of any."""
 
 
-def refuse_unknown(client: type, unknown: Mapping[str, object]) -> None:
-    """Refuses settings that a client does not have.
+CALLS: Final[Mapping[str, str]] = {
+    "Admin": "{0}(servers, timeout_ms=10_000)",
+    "Consumer": '{0}(servers, group_id="readers") and then {1}consumer.subscribe(["orders"])',
+    "Producer": '{0}(servers, acks="all") and then {1}producer.send("orders", b"two coffees")',
+    "Worker": '{0}(handler, "orders", group="readers", bootstrap_servers=servers)',
+}
+"""The right call, by the kind of client: {0} is its class, {1} "await " where its methods are waited for."""
+
+
+def refuse_unknown(client: type, unknown: Mapping[str, object], misplaced: Sequence[object]) -> None:
+    """Refuses arguments that a client does not have.
 
     Args:
         client: The class of the client.
-        unknown: What was given beside its own settings.
+        unknown: What was given by a name that none of its settings has.
+        misplaced: What was given without a name behind the arguments that need none.
 
     Raises:
         ConfigError: There is one; the text says what to use instead.
     """
+    if misplaced:
+        name, own = client.__name__, _own(client)
+        call = CALLS[own.removeprefix("Sync")].format(name, "" if own.startswith("Sync") else "await ")
+        raise ConfigError(
+            "arguments",
+            misplaced[0],
+            f"{name} takes no further argument without its name, such as {misplaced[0]!r:.80}: write {call}",
+        )
     for name, value in unknown.items():
         raise ConfigError(name, value, f"{client.__name__} has no setting {name}: {_advice(client, name)}")
+
+
+def _own(client: type) -> str:
+    """Returns the name of the class of ours that a client is of, also where somebody has made a subclass."""
+    return next(each.__name__ for each in client.__mro__ if each.__name__.removeprefix("Sync") in CALLS)
 
 
 def _advice(client: type, name: str) -> str:
     import difflib
     import inspect
 
-    known = [each for each in inspect.signature(client).parameters if each != "unknown"]
+    known = [each for each in inspect.signature(client).parameters if each not in {"misplaced", "unknown"}]
     plain = name.lower().replace(".", "_").replace("-", "_")
     if plain in known:
         return f"write it {plain}"
     if plain.startswith(("sasl_", "ssl_")):
         return _SECURITY
-    own = client.__name__.removeprefix("Sync")
+    own = _own(client).removeprefix("Sync")
     for kind in (own, ANY, *INSTEAD):
         if (advice := INSTEAD[kind].get(plain)) is not None:
             return advice if kind in {own, ANY} else f"it is of a {kind}"

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Never
 
 from replog.client.types import K, V
 from replog.codecs import ValueCodec
@@ -19,7 +19,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def run(
     handler: Handler[K, V],
     topics: str | Iterable[str],
-    *,
+    *misplaced: Never,
     group: str,
     key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
     value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
@@ -40,11 +40,11 @@ def run(
         KeyboardInterrupt: A second signal came.
         ReplogError: As `Worker.run`.
     """
-    asyncio.run(_run(handler, topics, {**settings, "group": group, "key": key, "value": value}))
+    asyncio.run(_run((handler, topics, *misplaced), {**settings, "group": group, "key": key, "value": value}))
 
 
-async def _run(handler: Handler[Any, Any], topics: str | Iterable[str], settings: dict[str, Any]) -> None:
-    worker = Worker[Any, Any](handler, topics, **settings)
+async def _run(given: tuple[Any, ...], settings: dict[str, Any]) -> None:
+    worker = Worker[Any, Any](*given, **settings)
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     signals_count = 0

@@ -131,7 +131,7 @@ class Worker(Generic[K, V]):
         self,
         handler: Handler[K, V],
         topics: str | Iterable[str],
-        *,
+        *misplaced: Never,
         group: str,
         bootstrap_servers: str | Sequence[str] = "127.0.0.1:9092",
         key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
@@ -151,7 +151,7 @@ class Worker(Generic[K, V]):
         producer_settings: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(type(self), unknown)
+        refuse_unknown(type(self), unknown, misplaced)
         require_choice("exactly.once", exactly_once, (True, False))
         check_handler(handler, 2 if exactly_once else 1)
         require_text("group", group)

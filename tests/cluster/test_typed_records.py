@@ -181,6 +181,13 @@ def test_a_worker_refuses_settings_that_mean_nothing(settings: Any, said: str) -
         Worker(print, "orders", group="g", **settings)
 
 
+def test_an_argument_of_a_worker_without_its_name_says_the_right_call() -> None:
+    misplaced: Any = ["127.0.0.1:9092"]
+    for function in (Worker, replog.run):
+        with pytest.raises(ConfigError, match=r'write Worker\(handler, "orders", group="readers"'):
+            function(print, "orders", *misplaced, group="g")
+
+
 async def test_the_programs_of_the_page_run(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program, own, passing, with_schemas = page_examples.blocks("docs/RECORDS.md")
     process = await asyncio.create_subprocess_exec(

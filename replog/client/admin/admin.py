@@ -93,14 +93,14 @@ class Admin(
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
-        *,
+        *misplaced: Never,
         client_id: str = "replog-admin",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         security: Security | None = None,
         transport: Transport | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(type(self), unknown)
+        refuse_unknown(type(self), unknown, misplaced)
         require_at_least("timeout.ms", timeout_ms, 1)
         self._view = ClusterView(bootstrap_servers, transport=transport, security=security, client_id=client_id)
         self._timeout_ms = timeout_ms

@@ -108,7 +108,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
-        *,
+        *misplaced: Never,
         key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
         value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
         on_undecodable: OnUndecodable = "raise",
@@ -132,7 +132,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         transport: Transport | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(type(self), unknown)
+        refuse_unknown(type(self), unknown, misplaced)
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
         require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
         if close_timeout_ms is not None:

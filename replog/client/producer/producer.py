@@ -114,7 +114,7 @@ class Producer(Generic[K, V]):
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
-        *,
+        *misplaced: Never,
         key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
         value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
         acks: Acks = "all",
@@ -141,7 +141,7 @@ class Producer(Generic[K, V]):
         transport: Transport | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(type(self), unknown)
+        refuse_unknown(type(self), unknown, misplaced)
         self.config = ProducerConfig(
             acks=acks,
             enable_idempotence=enable_idempotence,

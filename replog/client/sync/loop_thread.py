@@ -344,7 +344,8 @@ def made_like(
 
     def decorate(initialize: Callable[[S, Client], None]) -> Callable[Concatenate[S, P], None]:
         def initialize_with(self: S, /, *args: P.args, **settings: P.kwargs) -> None:
-            refuse_unknown(type(self), {name: settings[name] for name in settings if name not in known})
+            unknown = {name: settings[name] for name in settings if name not in known}
+            refuse_unknown(type(self), unknown, args[1:])
             initialize(self, client(*args, **settings))
 
         update_wrapper(initialize_with, constructor)  # what it shows is the signature of the client

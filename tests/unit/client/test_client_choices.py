@@ -134,6 +134,35 @@ def test_a_setting_that_there_is_not_says_what_to_use_instead(cls: type[Any], na
         cls("127.0.0.1:1", transport=FakeCluster().transport(), **{name: 1})
 
 
+@pytest.mark.parametrize(
+    ("cls", "call"),
+    [
+        (Admin, "Admin(servers, timeout_ms=10_000)"),
+        (Consumer, 'Consumer(servers, group_id="readers") and then await consumer.subscribe(["orders"])'),
+        (SyncConsumer, 'SyncConsumer(servers, group_id="readers") and then consumer.subscribe(["orders"])'),
+        (Producer, 'Producer(servers, acks="all") and then await producer.send("orders", b"two coffees")'),
+        (SyncProducer, 'SyncProducer(servers, acks="all") and then producer.send("orders", b"two coffees")'),
+    ],
+)
+@pytest.mark.parametrize("misplaced", ["orders", ["orders"]])
+def test_an_argument_without_its_name_says_the_right_call(cls: type[Any], call: str, misplaced: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        cls("127.0.0.1:1", misplaced)
+    assert str(caught.value).startswith(
+        f"{cls.__name__} takes no further argument without its name, such as {misplaced!r}"
+    )
+    assert str(caught.value).endswith(f": write {call}")
+
+
+def test_a_subclass_is_told_what_its_client_is_told() -> None:
+    for client in (Consumer, SyncConsumer):
+        mine: Any = type("Mine", (client,), {})
+        with pytest.raises(ConfigError, match="Mine has no setting group_protocol: a group is joined by KIP-848"):
+            mine("127.0.0.1:1", group_protocol="consumer")
+        with pytest.raises(ConfigError, match=r"write Mine\(servers"):
+            mine("127.0.0.1:1", ["orders"])
+
+
 def test_what_to_use_instead_is_said_of_no_setting_that_there_is() -> None:
     for cls in (Admin, Consumer, Producer):
         for kind in (ANY, cls.__name__):
