@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from replog.cli.records.record_formats import json_line
+from replog.cli.records.record_lines import json_line
 from replog.client import ConsumerRecord
 from replog.worker.dead_letters import DeadLetter
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from msgspec.structs import replace
 
-from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.offset_range import Encoded
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import Columns, decode_columns
 from replog.records.arrow.arrays import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array

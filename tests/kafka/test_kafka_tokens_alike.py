@@ -17,7 +17,7 @@ from waiting import until
 from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
 from replog.access.token_key import token_password
 from replog.client import SyncAdmin
-from replog.client.security.scram import ScramClient
+from replog.client.security.sasl import ScramClient
 from replog.cluster import LocalCluster
 from replog.cluster.processes import KeptPorts
 from replog.config.access_keys import AuthorizerClass

@@ -24,9 +24,9 @@ from replog.broker.coordinator.shard_host import ShardHost
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import Replica
 from replog.client.consumer.group_member import GroupMember
+from replog.client.groups.commits import Progress
 from replog.client.groups.membership import Membership, State
 from replog.client.groups.messages import Released
-from replog.client.groups.progress import Progress
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.consumers import manager as consumers_manager
 from replog.coordinator.consumers.group import ConsumerGroup

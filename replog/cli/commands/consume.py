@@ -15,7 +15,7 @@ import typer
 
 from replog.cli import client_config, common
 from replog.cli.errors import UsageError, tell
-from replog.cli.records.record_formats import Show, show_of
+from replog.cli.records.record_lines import Show, show_of
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:

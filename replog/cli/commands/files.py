@@ -108,8 +108,8 @@ def export(
 
     The file appears under its name when it is complete. `replog import` writes it into a topic.
     """
+    from replog.cli.export.command import TopicExport, export_topic
     from replog.cli.export.formats import Encoding, Format
-    from replog.cli.export.topic_export import TopicExport, export_topic
 
     check_choice("--to", to, FORMATS)
     check_choice("--encoding", encoding, ENCODINGS)

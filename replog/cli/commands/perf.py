@@ -13,8 +13,7 @@ import typer
 from replog.cli import client_config, common
 from replog.cli.commands.produce import INTERRUPTED_FLUSH_S, Acks
 from replog.cli.errors import FAILED, tell
-from replog.cli.perf.figures import Figures
-from replog.cli.perf.load import STAMP_BYTES, LoadLimits, LoadSender, Stamps, read, receive
+from replog.cli.perf.load import STAMP_BYTES, Figures, LoadLimits, LoadSender, Stamps, read, receive
 from replog.cli.terminal.grid import Grid
 from replog.waiting.task_ends import end_tasks
 

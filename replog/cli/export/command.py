@@ -1,21 +1,41 @@
-"""One export from beginning to end."""
+"""One export from beginning to end.
+
+The file that an export makes: it appears under its name when it is complete, and not before.
+
+    write `<name>.<process id>.tmp` | fsync it | rename to `<name>` | fsync the folder
+
+| crash                                            | what is found                                                |
+|--------------------------------------------------|--------------------------------------------------------------|
+| before the rename                                | no file, or with --force the old one; a `.tmp` to be removed |
+| after the rename, before the fsync of the folder | old or new, both complete                                    |
+| after the fsync of the folder                    | the new file                                                 |
+
+An error or Ctrl-C removes the `.tmp`.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from msgspec import Struct
 
-from replog.cli.errors import UsageError
+from replog.cli.errors import CommandFailedError, UsageError
 from replog.cli.export.formats import Encoding, Format
-from replog.cli.export.output import check_output, replaced_file
-from replog.cli.export.sinks import BatchSink, Sink, require_pyarrow, sink_for
+from replog.cli.export.sinks import BatchSink, Sink, batch_sink_for, require_pyarrow, sink_for
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from replog.tables.log_source import LogSource, Run
+from replog.tables.places import Bound
+from replog_checkpoints import OsFileSystem
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
+
 
 AnySink = TypeVar("AnySink", bound=Sink | BatchSink)
 
@@ -142,3 +162,130 @@ def closed(sink: AnySink) -> Generator[AnySink]:
     except BaseException:
         sink.abandon()
         raise
+
+
+def check_output(path: Path, log_directory: Path | None, *, force: bool) -> None:
+    """Refuses an output that cannot be made, before any work is done.
+
+    Raises:
+        UsageError: Something is there that must not be replaced, its folder is missing or is the log's own.
+    """
+    if _is_loop(path):
+        raise UsageError("--output", str(path), f"{path} is a loop of symbolic links: name a new file, or - for stdout")
+    if path.exists() and not path.is_file():
+        raise UsageError("--output", str(path), f"{path} is not a file: name a new file, or - for stdout")
+    if path.exists() and not force:
+        raise UsageError("--output", str(path), f"{path} exists: name another file, or replace it with --force")
+    if not path.parent.is_dir():
+        raise UsageError("--output", str(path), f"{path.parent} is not a directory")
+    if log_directory is not None and path.resolve().parent == log_directory.resolve():
+        raise UsageError("--output", str(path), f"{path.parent} is the log itself: name a file outside of it")
+
+
+def _is_loop(path: Path) -> bool:
+    """Whether `path` leads through symbolic links to itself; resolving it would be a RuntimeError or, later, replace it."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
+
+
+@contextmanager
+def replaced_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
+    """Opens a file to be written; it takes its name, durably, when the block ends without an error.
+
+    Raises:
+        UsageError: Somebody else made the file meanwhile.
+        CommandFailedError: The file cannot be written.
+    """
+    target = path.resolve()
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if not force and target.exists():
+            raise UsageError("--output", str(path), f"{path} was made by somebody else meanwhile; it was left alone")
+        temporary.replace(target)
+        OsFileSystem().sync_dir(str(target.parent))
+    except OSError as error:
+        raise CommandFailedError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class TopicExport(Struct, frozen=True):
+    """What is exported of a topic, and where to.
+
+    Attributes:
+        bootstrap_servers: The brokers to ask first.
+        topic: The name of the topic.
+        output_format: The format, see `Format`.
+        output: The file; None: stdout, JSON lines and CSV only.
+        encoding: How JSON lines and CSV show bytes.
+        start, end: Where partitions begin and end, as `replog.scan` takes it.
+        partitions: The partitions; none: all.
+        force: Whether an existing file may be replaced.
+    """
+
+    bootstrap_servers: str
+    topic: str
+    output_format: Format
+    output: Path | None
+    encoding: Encoding
+    start: Bound
+    end: Bound
+    partitions: Sequence[int]
+    force: bool
+    security: Security | None = None
+
+
+def export_topic(request: TopicExport, told: Callable[[int, int], None]) -> int:
+    """Exports what is committed now; with an error no file is left (stdout has what was written so far).
+
+    Args:
+        request: What, and where to.
+        told: As `replog.scan` takes it.
+
+    Returns:
+        The number of records.
+
+    Raises:
+        UsageError: The output cannot be what it should be.
+        CommandFailedError: The output cannot be written, pyarrow is missing, or CSV cannot hold a record.
+        ReplogError: What `replog.scan` raises.
+    """
+    require_pyarrow("an export of a topic")
+    if request.output is not None:
+        check_output(request.output, None, force=request.force)
+    elif request.output_format not in {Format.JSONL, Format.CSV}:
+        raise UsageError(
+            "--output", "-", f"--to {request.output_format.value} needs a file, stdout takes jsonl and csv"
+        )
+    from replog.tables import scan
+
+    reader = scan(
+        request.topic,
+        bootstrap_servers=request.bootstrap_servers,
+        security=request.security,
+        start=request.start,
+        end=request.end,
+        partitions=request.partitions,
+        columns=COLUMNS,
+        told=told,
+    )
+    count = 0
+    output = replaced_file(request.output, force=request.force) if request.output else nullcontext(sys.stdout.buffer)
+    with (
+        output as file,
+        closed(batch_sink_for(request.output_format, file, request.encoding, reader.schema)) as sink,
+    ):
+        for batch in reader:
+            sink.add(batch)
+            count += batch.num_rows
+    return count

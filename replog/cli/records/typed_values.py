@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from replog.cli.errors import CommandFailedError
-from replog.cli.records.record_formats import Show
-from replog.cli.records.record_lines import LineRecord, Lines, WrongLineError
+from replog.cli.records.record_lines import LineRecord, Lines, Show, WrongLineError
 from replog.codecs.registry import SchemaRegistry
 from replog.errors import ReplogError
 from replog.errors.texts import error_text

@@ -24,9 +24,8 @@ from msgspec.structs import replace
 from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster.addresses import LeaderAddress, parse_bootstrap_servers
 from replog.client.cluster.connections import DATA, ConnectionPool
-from replog.client.cluster.image import ClusterImage, with_details
+from replog.client.cluster.image import ClusterImage, watched_images, with_details
 from replog.client.cluster.leader_hints import LeaderHints, NamedLeader
-from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.seam import Connection, SeededTransport, Transport

@@ -10,10 +10,9 @@ from uuid import UUID
 
 from replog.client.backoff import Backoff, timed_out
 from replog.client.consumer.group_settings import GroupSettings
-from replog.client.groups.commits import CommitBook, Finished, Offset, errors_of, topics_to_commit
+from replog.client.groups.commits import CommitBook, Finished, Offset, Progress, errors_of, topics_to_commit
 from replog.client.groups.coordinator import Coordinator
 from replog.client.groups.membership import NO_EPOCH, PUT_OUT
-from replog.client.groups.progress import Progress
 from replog.client.types import GroupMetadata, MemberOffset, MemberOffsets, TopicPartition
 from replog.coordinator.classic.subscription import assigned_partitions
 from replog.coordinator.describing.requests import (

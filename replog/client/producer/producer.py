@@ -34,13 +34,13 @@ from replog.client.producer.bulk import (
     CHUNK_BYTES_MAX,
     RECORD_OVERHEAD_BYTES,
     Chunk,
+    ColumnRows,
     RecordLike,
     Runs,
     spread,
     take_chunk,
     traced,
 )
-from replog.client.producer.column_rows import ColumnRows
 from replog.client.producer.config import Acks, ProducerConfig
 from replog.client.producer.identity import IdentitySource
 from replog.client.producer.partition_queue import PartitionQueue

@@ -15,8 +15,7 @@ from contextlib import ExitStack
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView
-from replog.client.ranges.offset_range import OffsetRange
-from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.offset_range import Encoded, OffsetRange
 from replog.client.ranges.segment_files import SpanReader, UnfitError, open_spans
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.host.host_identity import boot_id

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from replog.client.cluster.view import ClusterView
 from replog.client.ranges.direct_reads import DirectRead, ReplicaFinder
-from replog.client.ranges.offset_range import OffsetRange, RangeWords
-from replog.client.ranges.pieces import Encoded, Piece, coalesce
+from replog.client.ranges.offset_range import Encoded, OffsetRange, Piece, RangeWords, coalesce
 from replog.client.ranges.range_reader import RangeReader
 from replog.client.ranges.read_ahead import Stop
 from replog.client.ranges.transport import RangeOptions

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
-from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.offset_range import Encoded
 from replog.errors import CorruptRecordError
 from replog.records import HEADER_BYTES, consecutive_end, parse_header, scan_checked
 from replog.rpc.node_messages import STILL_WRITTEN, SegmentSpan

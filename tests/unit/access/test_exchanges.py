@@ -12,7 +12,7 @@ import pytest
 from replog.access.credentials import ScramCredential, ScramMechanism
 from replog.access.exchanges import BearerExchange, Identity, Passwords, PlainExchange, ScramExchange, ServerExchange
 from replog.access.scram import credential_of, new_salt, salted_password, stand_in
-from replog.client.security.scram import ScramClient
+from replog.client.security.sasl import ScramClient
 from replog.errors import SaslAuthenticationError
 
 T = TypeVar("T")

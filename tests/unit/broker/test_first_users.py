@@ -10,8 +10,8 @@ import pytest
 from replog.access.credentials import ScramMechanism
 from replog.access.scram import credential_of, salted_password
 from replog.broker.node.first_users import FILE_NAME, read_first_users, write_first_users
+from replog.cli.commands.storage import first_user
 from replog.cli.errors import UsageError
-from replog.cli.first_users import first_user
 from replog.controller.requests import AlterableScramCredential, AlterUserScramCredentials
 from replog.errors import CorruptCheckpointError
 from replog.testing import SimulatedFileSystem

@@ -16,7 +16,7 @@ from replog.access.credentials import ScramMechanism
 from replog.access.principal import Principal
 from replog.access.scram import credential_of, salted_password
 from replog.broker.node import client_ports
-from replog.client.security.scram import ScramClient
+from replog.client.security.sasl import ScramClient
 from replog.controller.requests import AlterableScramCredential, AlterUserScramCredentials
 from replog.errors import ErrorCode
 from replog.protocol import login as login_module

@@ -12,7 +12,7 @@ from replog.access.credentials import ScramMechanism
 from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
 from replog.access.principal import Principal
 from replog.access.token_key import token_password
-from replog.client.security.scram import ScramClient
+from replog.client.security.sasl import ScramClient
 from replog.controller.requests import CreateAcls
 from replog.errors import ErrorCode
 from replog.protocol import login as login_module

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.offset_range import Encoded
 from replog.errors import CorruptRecordError, InvalidRecordError
 from replog.records import Codec, TimestampType, decode_columns, encode_batch, encode_leader_change
 from replog.records.arrow import bounded
@@ -237,7 +237,7 @@ CONVERT = """\
 import sys
 from replog.records import encode_batch
 from replog.spark.arrow_batches import ArrowConverter
-from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.offset_range import Encoded
 from replog.spark.schema import COLUMN_TYPES, Column
 data = encode_batch([(1_700_000_000_123, b"k", b"v", (("a", b"1"),)), (0, None, None, ())])
 converter = ArrowConverter([Column(name) for name in COLUMN_TYPES], "flights", 3)

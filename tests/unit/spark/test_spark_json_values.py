@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.offset_range import Encoded
 from replog.errors import ConfigError, InvalidRecordError
 from replog.records import encode_batch
 from replog.records.arrow import bounded

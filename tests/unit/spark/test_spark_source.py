@@ -15,8 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_replog import DefaultSource
-from replog.client.ranges.offset_range import OffsetRange
-from replog.client.ranges.pieces import COALESCE_BYTES, Encoded, Piece, coalesce
+from replog.client.ranges.offset_range import COALESCE_BYTES, Encoded, OffsetRange, Piece, coalesce
 from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from replog.spark import worker_client
 from replog.spark.reader import ReplogReader

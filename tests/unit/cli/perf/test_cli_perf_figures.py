@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.cli.perf.figures import ERRORS_MAX, Figures, Latencies
+from replog.cli.perf.load import ERRORS_MAX, Figures, Latencies
 
 
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=100), st.sampled_from([0.5, 0.99, 1.0]))

@@ -15,8 +15,7 @@ from replog.cli.commands.produce import LineError, LineProducer, LineSource
 from replog.cli.commands.topics import Filters
 from replog.cli.errors import UsageError
 from replog.cli.records.pace import PACE_S, Pace
-from replog.cli.records.record_formats import json_line, show_of, text_line
-from replog.cli.records.record_lines import LineFormat, lines_of
+from replog.cli.records.record_lines import LineFormat, json_line, lines_of, show_of, text_line
 from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
 from replog.client import ConsumerRecord
 from replog.client.producer.producer import RECORD_BYTES_BOUND

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from replog.client.backoff import Backoff
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_settings import GroupSettings
-from replog.client.groups.commits import CommitBook, Finished, Offset
-from replog.client.groups.progress import Progress
+from replog.client.groups.commits import CommitBook, Finished, Offset, Progress
 from replog.client.groups.reader_watch import ReaderWatch
 from replog.client.types import TopicPartition
 from replog.coordinator.offsets.requests import CommitOffsets, CommitOffsetsResponse, PartitionOutcome, TopicOutcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replog.client import TopicPartition
-from replog.client.groups.progress import Progress
+from replog.client.groups.commits import Progress
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from replog.client.protocol.aborted import hide_aborted
+from replog.client.protocol.records import hide_aborted
 from replog.records import decode_batch, encode_batch, encode_end_transaction_marker, scan
 from replog.rpc.messages import AbortedTransaction
 

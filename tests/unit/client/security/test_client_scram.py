@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from replog.client.security.scram import ITERATIONS_MAX, ScramClient
+from replog.client.security.sasl import ITERATIONS_MAX, ScramClient
 from replog.errors import SaslAuthenticationError
 
 # RFC 7677, section 3
