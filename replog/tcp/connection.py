@@ -30,6 +30,7 @@ from replog.access.principal import ANONYMOUS, Principal
 from replog.errors import MalformedFrameError
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.answers import Answer, Successor
+from replog.tcp.dialing import let_go
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
 from replog.tcp.login import Login, LoginStep
 from replog.tcp.transfer_room import TransferRoom
@@ -334,6 +335,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         """Ends the requests in flight."""
         self._is_ending = True
+        let_go(self._transport)
         self._transport = None
         self._owner.wake(self)
         if self._caller is not None:

@@ -138,3 +138,13 @@ def write_pieces(
         transport.write(piece)
     if small:
         transport.write(b"".join(small))
+
+
+def let_go(transport: asyncio.BaseTransport | None) -> None:
+    """Takes the reader out of a transport whose connection has ended.
+
+    It is a method of the transport itself, and asyncio leaves it there: a cycle that only a look for garbage frees, and a
+    broker looks at what has lived long no more (`replog.broker.process`).
+    """
+    if transport is not None and hasattr(transport, "_read_ready_cb"):
+        transport._read_ready_cb = None  # noqa: SLF001 -- asyncio has no other way to end it

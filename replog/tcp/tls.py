@@ -23,6 +23,7 @@ from typing import Any, Protocol, cast
 
 from replog.access.principal import ANONYMOUS, Principal
 from replog.tcp.certificates import Certificates
+from replog.tcp.dialing import let_go
 
 HANDSHAKE_BYTES_MAX = 128 << 10
 """The most that a client sends before it is known; a chain of certificates has some thousand bytes."""
@@ -202,6 +203,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
+        let_go(self._below)
         self._below = None
         self._drop()
         self._user.connection_lost(exc or self._trouble)

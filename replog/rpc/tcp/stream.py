@@ -16,7 +16,7 @@ from replog.errors import MalformedFrameError, ReplogError, raised_anew
 from replog.rpc.messages import Buffer, Hello
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, Tag, decode_error, encode_error, head, opening
 from replog.rpc.transport import ConnectionLostError
-from replog.tcp.dialing import write_pieces
+from replog.tcp.dialing import let_go, write_pieces
 from replog.tcp.frames import SHARED_BYTES, FrameReader, SpareBuffers
 from replog.tcp.transfer_room import TransferRoom
 
@@ -175,6 +175,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
             cause = f" ({exc})" if exc is not None else ""
             hint = "" if self._has_heard or not self._is_client or self.tls_trouble else _HINT
             self._end = ConnectionLostError(f"{self._address}: the other side closed the stream{cause}{hint}")
+        let_go(self._transport)
         self._transport = None
         for timer in (self._timer, self._lingering):
             if timer is not None:

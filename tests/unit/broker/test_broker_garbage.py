@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
+import struct
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -24,6 +27,8 @@ from replog.testing import SimulatedFileSystem
 from replog_checkpoints import OpenMode
 
 RECORDS = 100
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+OF_A_REPLICA = ("Replica", "Log", "LogState", "Leader", "Follower")
 
 
 class Pair:
@@ -81,6 +86,17 @@ class Pair:
                 count -= len(await consumer.poll(timeout_ms=5_000))
 
 
+def live() -> Counter[str]:
+    """How many objects there are of the classes of replicas, those in cycles among them."""
+    return Counter(name for each in gc.get_objects() if (name := type(each).__name__) in OF_A_REPLICA)
+
+
+def closed_connections(it: Pair) -> int:
+    """How many connections of clients have ended and are in memory, on the side of the nodes."""
+    transports = [each for each in gc.get_objects() if isinstance(each, asyncio.Transport) and each.is_closing()]
+    return sum(each.get_extra_info("sockname", (None, 0))[1] in it.ports for each in transports)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -111,6 +127,27 @@ async def test_the_kit_finds_a_cycle_with_records() -> None:
         del ring
         assert found.with_records() == ["list"]
         assert found.with_records() == []
+
+
+async def test_replicas_and_connections_are_freed_without_a_look_for_cycles() -> None:
+    """A process of our own looks at what has lived long no more (`replog.broker.process`)."""
+
+    def connect() -> None:
+        for server in it.servers:
+            host, _, port = server.partition(":")
+            with socket.create_connection((host, int(port))) as client:
+                client.sendall(API_VERSIONS)
+                assert client.recv(4)
+
+    async with pair() as (it, _), Admin(it.servers) as admin:
+        await wait_until(lambda: live()["Replica"] == 2)
+        before = live()
+        await admin.create_topic("gone", 5, 2)
+        await wait_until(lambda: live()["Replica"] == 12)
+        await asyncio.to_thread(connect)
+        await admin.delete_topic("gone")
+        await wait_until(lambda: live() == before)
+        await wait_until(lambda: closed_connections(it) == 0)
 
 
 async def test_producing_following_and_reading_leave_no_records() -> None:
