@@ -38,7 +38,7 @@ from replog.coordinator.consumers.pattern_keeper import PatternTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, DeleteGroupResponse, WaitForGroupNews
 from replog.coordinator.conversion.classic_members import ClassicMembers, LateJoinTimer, LateSyncTimer
 from replog.coordinator.conversion.downgrades import Downgrades
-from replog.coordinator.conversion.upgrades import Upgrades
+from replog.coordinator.conversion.upgrades import Upgrades, UpgradeTimer
 from replog.coordinator.describing.describer import Describer
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups, ReadOffsets
 from replog.coordinator.group_records import GROUP_RECORDS
@@ -231,7 +231,7 @@ class GroupMachine:
         self._consumers = ConsumerManager(
             consumers, topics, config.consumers, timers, self._background, rng, downgrades.of_going, self._rebalances
         )
-        self._upgrades = Upgrades(config.conversion, config.consumers.max_size, topics, self._consumers)
+        self._upgrades = Upgrades(config.conversion, config.consumers.max_size, topics, self._consumers, timers)
         both = (config.classic, config.consumers)
         self._classic_members = ClassicMembers(consumers, self._consumers, downgrades, topics, both, timers, rng)
         self._classic = ClassicManager(classic, config.classic, timers, rng, consumers.removal, self._rebalances)
@@ -321,6 +321,7 @@ class GroupMachine:
     def stop(self) -> tuple[int, ...]:
         """Forgets what has begun; returns the ids of the requests that wait: joins, syncs, and for news."""
         self._consumers.stop()
+        self._upgrades.stop()
         self._cleaner.stop()
         self._deletions.stop()
         self._transactional.stop()
@@ -421,14 +422,18 @@ class GroupMachine:
         return records, response
 
     def take_done(self, key: TimerKey, result: Any, moment: Moment) -> None:
-        """Takes in the targets of a group that were decided beside the loop; None: that has failed.
+        """Takes in what was worked out beside the loop: targets of a group, or what it becomes; None: that has failed.
 
         Raises:
             InvariantViolationError: Nobody has wanted such a thing.
         """
-        if not isinstance(key, TargetsTimer):
-            raise InvariantViolationError(f"{key!r} was not wanted")
-        self._consumers.take_decided(key, result, moment)
+        match key:
+            case TargetsTimer():
+                self._consumers.take_decided(key, result, moment)
+            case UpgradeTimer():
+                self._upgrades.take_ready(key, result, moment)
+            case _:
+                raise InvariantViolationError(f"{key!r} was not wanted")
 
     def handle_timer(self, key: TimerKey, moment: Moment) -> Outcome:
         """Puts out a member, goes on with a group, or makes a step of a pass over the offsets.
@@ -444,6 +449,9 @@ class GroupMachine:
             case TargetsTimer():
                 decided = self._consumers.decide(key, moment)
                 return replace(decided, answers=self._forget_stale(key.group_id, moment))
+            case UpgradeTimer():
+                group = self._groups.find(key.group_id)
+                return self._upgrades.begin(key, group if isinstance(group, ClassicGroup) and group.members else None)
             case SecondLook() | PatternTimer() | PassTimer():
                 self._handle_silent_timer(key, moment)
                 return Outcome()

@@ -17,6 +17,11 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 GROUP_METADATA_VERSION: Final = 3
 
 
+def packed(records: Iterable[CoordinatorRecord]) -> tuple[CoordinatorRecord, ...]:
+    """Returns records with their bytes, which are not made again."""
+    return tuple(each._replace(packed=GROUP_RECORDS.encode(each)) for each in records)
+
+
 def size_of_records(records: Iterable[CoordinatorRecord]) -> int:
     """Returns the bytes of records."""
     encoded = map(GROUP_RECORDS.encode, records)

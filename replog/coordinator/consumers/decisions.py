@@ -35,7 +35,7 @@ from replog.coordinator.consumers.targets import (
     places_of,
     targets_bytes_max,
 )
-from replog.coordinator.group_records import GROUP_RECORDS, size_of_records
+from replog.coordinator.group_records import packed, size_of_records
 from replog.coordinator.messages import ConsumerGroupTargetAssignmentMemberKey
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord
@@ -329,7 +329,7 @@ def _decided(group_id: str, question: Question, assignors: Mapping[str, Assignor
     """Decides; needs only its arguments, so that any thread may."""
     targets = decide_targets(question, assignors)
     records = _target_records(group_id, question.targets, targets, question.epoch)
-    return Decided(question, targets, tuple(each._replace(packed=GROUP_RECORDS.encode(each)) for each in records))
+    return Decided(question, targets, packed(records))
 
 
 def _left_of(stale: Decided, group: ConsumerGroup) -> Decided | None:

@@ -246,7 +246,9 @@ class ClassicMembers:
             self._raise_to_rejoin(request, told, current, moment)
         self._timers.cancel(LateSyncTimer(request.group_id, request.member_id, current.epoch))
         self._consumers.await_member(request.group_id, request.member_id, told, current, moment)
-        return SyncGroupResponse(CONSUMER_PROTOCOL_TYPE, name, assignment_bytes(told, current, self._topics) or b"")
+        return SyncGroupResponse(
+            CONSUMER_PROTOCOL_TYPE, name, assignment_bytes(told, current, self._topics.find) or b""
+        )
 
     def heartbeat(self, request: ClassicHeartbeat, group: ConsumerGroup, moment: Moment) -> ClassicHeartbeatResponse:
         """Takes in a heartbeat.

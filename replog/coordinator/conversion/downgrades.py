@@ -24,7 +24,7 @@ from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.records import group_removal, member_removal, pattern_removal
 from replog.coordinator.consumers.targets import hash_of_topics, places_of
 from replog.coordinator.conversion.translation import classic_member
-from replog.coordinator.group_records import size_of_records
+from replog.coordinator.group_records import packed, size_of_records
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
@@ -132,11 +132,13 @@ class Downgrades:
         classic.timestamp_ms = moment.wall_ms
         classic.leader_id = leader_id
         group_id = classic.group_id
-        records = (
-            *(record for member_id in group.members for record in member_removal(group_id, member_id)),
-            *(pattern_removal(group_id, each) for each in group.patterns),
-            *group_removal(group_id),
-            group_record(group_id, group_value(classic)),
+        records = packed(
+            (
+                *(record for member_id in group.members for record in member_removal(group_id, member_id)),
+                *(pattern_removal(group_id, each) for each in group.patterns),
+                *group_removal(group_id),
+                group_record(group_id, group_value(classic)),
+            )
         )
         if size_of_records(records) > self._config.max_change_bytes:
             return ()
@@ -151,8 +153,9 @@ class Downgrades:
         if not self._config.downgrades:
             return None
         classic = ClassicGroup(group_id)
+        places = places_of([each.told for each in staying.values()], self._topics, {})  # of each name once
         for member_id, each in staying.items():
-            member = classic_member(member_id, each.told, each.current, self._topics)
+            member = classic_member(member_id, each.told, each.current, places.get)
             if member is None:
                 return None
             classic.add(member)

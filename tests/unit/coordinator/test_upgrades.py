@@ -26,9 +26,11 @@ from mixed_kit import (
 from msgspec.structs import replace
 from shard_kit import FULL, Host
 
+from replog.coordinator import records
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import write_assignment
+from replog.coordinator.conversion import upgrades
 from replog.coordinator.describing.requests import DescribeConsumerGroup, GroupType, ListedGroup, ListGroups
 from replog.coordinator.messages import (
     ConsumerGroupMemberMetadataKey,
@@ -39,6 +41,7 @@ from replog.coordinator.offsets.requests import NO_TOPIC_ID, CommitOffsets, Offs
 from replog.coordinator.runtime.messages import ReplyError
 from replog.errors import (
     ConfigError,
+    CoordinatorLoadInProgressError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidRequestError,
@@ -414,3 +417,92 @@ def test_what_nobody_was_given_is_given_out_when_a_static_member_changes_its_pro
     classics(host, (0, 1), instance_id="i")
     answer = host.ask(consuming("m", instance_id="i"))
     assert (answer.member_epoch, answer.assignment) == (2, parts(0, 1, 2, 3))
+
+
+# ---- large groups ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A coordinator for which each group is large, and that has to wait for what a group becomes."""
+    monkeypatch.setattr(upgrades, "AT_ONCE_BYTES", 0)
+    host.holds_beside = True
+    return host
+
+
+def worked_out(host: Host) -> None:
+    """Lets a member ask, which is told to ask again, and works out what is to be."""
+    with pytest.raises(CoordinatorLoadInProgressError, match="becomes one of the consumer protocol"):
+        host.ask(consuming("m"))
+    assert len(host.beside) == 1
+    host.do_beside()
+
+
+def test_what_a_large_group_becomes_is_worked_out_beside_the_loop(large: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a thousand members of the classic protocol were converted in one step of 230 ms, most of it to write their records."""
+    members = classics(large, (0, 1), (2,), (3,))
+    with pytest.raises(CoordinatorLoadInProgressError):
+        large.ask(consuming("m"))
+    worked_out(large)
+    written_in_step: list[object] = []
+    write = records._written
+
+    def noted(part: Any, *asked: Any) -> Any:
+        written_in_step.append(part)
+        return write(part, *asked)
+
+    monkeypatch.setattr(records, "_written", noted)
+    assert large.ask(consuming("m")).member_epoch == 2
+    told = {each.member_id for each in written_in_step if isinstance(each, ConsumerGroupMemberMetadataKey)}
+    assert told == {"m"}, "all else was written before"
+    group = consumer_group(large)
+    assert set(group.members) == {*members, "m"}
+    assert {each: group.current[each].assigned for each in members} == dict(
+        zip(members, (parts(0, 1), parts(2), parts(3)), strict=True)
+    )
+
+
+def test_a_large_group_that_has_changed_meanwhile_is_worked_out_anew(large: Host) -> None:
+    one, two = classics(large, (0, 1), (2, 3))
+    worked_out(large)
+    large.ask(leaving(two))
+    met(large, large.submit(coming(one)))
+    large.ask(syncing(one, 2, {one: given(0, 1, 2, 3)}))
+    worked_out(large)
+    topics: Any = large.machine._upgrades._topics
+    topics.change(t=5)
+    worked_out(large)
+    large.ask(consuming("m"))
+    group = consumer_group(large)
+    assert set(group.members) == {one, "m"}
+    assert group.current[one].assigned == parts(0, 1, 2, 3)
+
+
+def test_a_large_group_that_cannot_be_converted_says_so_to_whoever_asks_again(large: Host) -> None:
+    classics(large, (0, 1), (2, 3), protocols=(Protocol("range", b"no consumer's"),))
+    worked_out(large)
+    for _ in range(2):
+        with pytest.raises(GroupIdNotFoundError, match=r"names \d+ topics, and may name"):
+            large.ask(consuming("m"))
+    assert not large.beside
+
+
+def test_what_nobody_asks_for_is_not_kept(large: Host) -> None:
+    classics(large, (0, 1), (2, 3), session_timeout_ms=10 * SESSION_MS)
+    worked_out(large)
+    kept = large.machine._upgrades._ready
+    assert set(kept) == {"g"}
+    pass_time(large, upgrades.READY_KEPT_MS)
+    assert not kept
+    assert not large.beside
+
+
+def test_a_new_leadership_works_it_out_anew(large: Host) -> None:
+    classics(large, (0, 1), (2, 3))
+    with pytest.raises(CoordinatorLoadInProgressError):
+        large.ask(consuming("m"))
+    large.lead()
+    large.do_beside()
+    assert not large.machine._upgrades._ready
+    worked_out(large)
+    assert large.ask(consuming("m")).member_epoch > 0
