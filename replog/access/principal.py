@@ -41,7 +41,14 @@ class ClientIdentity(Struct, frozen=True):
 
 
 class Envelope(Struct, Generic[T_co], frozen=True):
-    """A change that a client asks for, and who that is: whoever makes the change decides by it (Kafka's Envelope, KIP-590)."""
+    """A change that a client asks for, and who that is: whoever makes the change decides by it (Kafka's Envelope, KIP-590).
+
+    Attributes:
+        change: The change.
+        client: The client.
+        api: The name of the API that the client asked, for the audit log; "": a node of an earlier version does not tell it.
+    """
 
     change: T_co
     client: ClientIdentity
+    api: str = ""

@@ -82,7 +82,7 @@ async def _ask_coordinator(node: KafkaNode, asked: PrivateCall, _call: Call) -> 
 
 
 async def _drain_broker(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
-    return PrivateAnswer(parts=[encoded(await node.change(asked.question, asked.timeout_ms, call.rights.client))])
+    return PrivateAnswer(parts=[encoded(await node.change(asked.question, asked.timeout_ms, call.rights))])
 
 
 async def _ask_node(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:

@@ -106,6 +106,7 @@ def _encode_request(request: Any, message: Any, timeout_ms: int, kinds: _Kinds) 
     if isinstance(request, Envelope):
         message.client.principal = request.client.principal.name
         message.client.host = request.client.host
+        message.client.api = request.api
         request = request.change
     return _encode(request, message, kinds, 0)
 
@@ -148,7 +149,9 @@ def _checked(message: Any, kinds: _Kinds) -> Any:
         )
     check_text("client.principal", message.client.principal)
     check_text("client.host", message.client.host)
-    return Envelope(request, ClientIdentity(Principal(message.client.principal), message.client.host))
+    check_text("client.api", message.client.api)
+    client = ClientIdentity(Principal(message.client.principal), message.client.host)
+    return Envelope(request, client, message.client.api)
 
 
 def _encode_response(response: Struct | BaseException, message: Any, kinds: _Kinds) -> bytes:

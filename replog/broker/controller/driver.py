@@ -73,6 +73,9 @@ class ControllerDriver:
         hello: The function that makes the first message of every stream of this node.
         loop_lag: The lag of this node's event loop.
         on_failure: The function that is told about a bug; the node stops then.
+
+    Attributes:
+        denials_count: How often it refused what a client asked for.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class ControllerDriver:
         self._core = core
         self._clock = clock
         self._audit = Audit()
+        self.denials_count = 0
         self._quorum: QuorumDriver | None = None
         self._futures: dict[int, asyncio.Future[ControllerResponse]] = {}
         self._next_request_id = 0
@@ -122,7 +126,7 @@ class ControllerDriver:
 
     def rights(self, client: ClientIdentity, api: str) -> Rights:
         """Returns what a client may have changed by others than the controller (see `Controller.rights`)."""
-        return self._core.rights(client, api, self._audit.denied)
+        return self._core.rights(client, api, self._denied)
 
     async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
         """Hands a request to the controller, and returns its answer once the request's records are committed.
@@ -216,7 +220,7 @@ class ControllerDriver:
                 case WatchBrokers():
                     self._watcher.watch(effect.brokers)
                 case Denial():
-                    self._audit.denied(effect)
+                    self._denied(effect)
                 case ChangeFailed():
                     _log.error("the controller made nothing of %s: a bug", effect.name, exc_info=effect.bug)
                 case _ as unreachable:
@@ -224,6 +228,10 @@ class ControllerDriver:
 
         if refused is not None:
             self._step(refused)
+
+    def _denied(self, denial: Denial) -> None:
+        self.denials_count += 1
+        self._audit.denied(denial)
 
     def _append(self, effect: AppendRecords) -> AppendRefused | None:
         """Appends records; returns what the controller is told if the log does not take them, else None.

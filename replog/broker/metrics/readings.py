@@ -134,7 +134,7 @@ class AccessReading(Struct, frozen=True):
 
     Attributes:
         entries: The entries in force.
-        denials: How often somebody was not allowed something since the node began.
+        denials: How often somebody was not allowed something since the node began, by its broker or by its controller.
     """
 
     entries: int
@@ -223,16 +223,17 @@ class ReadParts(Struct, frozen=True):
             coordinators=await read_coordinators(self.shards, stepper.config.metrics_group_offsets_max),
             elections={} if self.controller is None else self.controller.status().elections,
             kafka=None if self.read_kafka is None else self.read_kafka(),
-            access=read_access(self.authorizer),
+            access=read_access(self.authorizer, self.controller),
             refused_nodes=self.refused_nodes(),
         )
 
 
-def read_access(authorizer: Authorizer) -> AccessReading | None:
+def read_access(authorizer: Authorizer, controller: ControllerDriver | None) -> AccessReading | None:
     """Reads what decides who may do what; None where nothing does."""
     if not isinstance(authorizer, StandardAuthorizer):
         return None
-    return AccessReading(authorizer.entries_count, authorizer.denials_count)
+    of_controller = 0 if controller is None else controller.denials_count
+    return AccessReading(authorizer.entries_count, authorizer.denials_count + of_controller)
 
 
 def read_leaders(stepper: ReplicaStepper, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:

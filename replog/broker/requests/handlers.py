@@ -260,9 +260,9 @@ class RequestHandlers:
         timeout_ms = to_answer_in_time(timeout_ms)
         change = envelope.change
         if isinstance(change, AddVoterRequest | RemoveVoterRequest):
-            asked = Envelope[VoterChange](change, envelope.client)
+            asked = Envelope[VoterChange](change, envelope.client, envelope.api)
             return await self._parts.quorum_requests.handle(asked, timeout_ms=timeout_ms, forwarded=False)
-        wish = Envelope[ClientChange](change, envelope.client)
+        wish = Envelope[ClientChange](change, envelope.client, envelope.api)
         if self._controller_here() is not None:
             return await self.ask_own_controller(wish, timeout_ms)
         return await self._parts.channel.send(wish, _FORWARDED[type(change)], timeout_ms=timeout_ms)

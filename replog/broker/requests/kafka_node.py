@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from replog.access.authorizer import Authorizer
-from replog.access.principal import ClientIdentity, Envelope
+from replog.access.principal import Envelope
+from replog.access.rights import Rights
 from replog.access.token_key import TokenKey
 from replog.broker.coordinator.commit_permits import CommitPermits
 from replog.broker.requests.config_description import known_configs
@@ -136,9 +137,9 @@ class LocalKafkaNode:
         answer: R = await self._in_time(handle, timeout_ms)
         return answer
 
-    async def change(self, request: Asks[R], timeout_ms: int, client: ClientIdentity) -> R:
+    async def change(self, request: Asks[R], timeout_ms: int, rights: Rights) -> R:
         check_request(request)
-        envelope: Envelope[Any] = Envelope(request, client)
+        envelope: Envelope[Any] = Envelope(request, rights.client, rights.api)
         answer: R = await self._in_time(lambda within_ms: self._handlers.change(envelope, within_ms), timeout_ms)
         return answer
 

@@ -244,7 +244,7 @@ class Managers:
     ) -> Result | LongResult:
         change = envelope.change
         _check_count(change, _WISHES, self._config.max_records_per_request)
-        rights = self.rights(envelope.client, type(change).__name__, tell_denied)
+        rights = self.rights(envelope.client, envelope.api or type(change).__name__, tell_denied)
         allowed = permitted(change, rights, self._topic_names.get)
         return allowed.completed(self.of_clients[type(change)](allowed.change, envelope.client, now_ms))
 

@@ -629,12 +629,14 @@ class ReportReplicasResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ClientIdentity(_message.Message):
-    __slots__ = ("principal", "host")
+    __slots__ = ("principal", "host", "api")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
+    API_FIELD_NUMBER: _ClassVar[int]
     principal: str
     host: str
-    def __init__(self, principal: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+    api: str
+    def __init__(self, principal: _Optional[str] = ..., host: _Optional[str] = ..., api: _Optional[str] = ...) -> None: ...
 
 class ControllerRequest(_message.Message):
     __slots__ = ("cluster_id", "timeout_ms", "client", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic")

@@ -53,7 +53,7 @@ def _broker(node: KafkaNode, broker_id: int, at: BrokerEndpoint) -> DescribeClus
 
 async def unregister_broker(node: KafkaNode, request: UnregisterBrokerRequest, call: Call) -> UnregisterBrokerResponse:
     """Forgets a broker that is gone for good."""
-    await node.change(UnregisterBroker(request.broker_id), request.timeout_ms, call.rights.client)
+    await node.change(UnregisterBroker(request.broker_id), request.timeout_ms, call.rights)
     return UnregisterBrokerResponse(error_message=None)
 
 
@@ -64,7 +64,7 @@ async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, call:
         for one in request.feature_updates
     )
     if updates:
-        await node.change(UpdateFeatures(updates, request.validate_only), request.timeout_ms, call.rights.client)
+        await node.change(UpdateFeatures(updates, request.validate_only), request.timeout_ms, call.rights)
     results = [UpdateFeaturesResponse.UpdatableFeatureResult(one.name, error_message=None) for one in updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from replog.access.principal import ClientIdentity
+from replog.access.rights import Rights
 from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
@@ -160,7 +160,7 @@ async def incremental_alter_configs(
     """Sets and removes the named configurations, and adds to and takes from lists; the others stay."""
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     wish = _Wish(request.resources, _increment, False, request.validate_only, request.timeout_ms)  # noqa: FBT003 -- a tuple
-    return IncrementalAlterConfigsResponse(responses=await _altered(node, wish, call.rights.client, answer))
+    return IncrementalAlterConfigsResponse(responses=await _altered(node, wish, call.rights, answer))
 
 
 def refuse_incremental_alter_configs(
@@ -179,7 +179,7 @@ async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, call: Cal
     """Gives resources the named configurations and no others: those that are not named are removed."""
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
     wish = _Wish(request.resources, _set, True, request.validate_only, request.timeout_ms)  # noqa: FBT003 -- a tuple
-    return AlterConfigsResponse(responses=await _altered(node, wish, call.rights.client, answer))
+    return AlterConfigsResponse(responses=await _altered(node, wish, call.rights, answer))
 
 
 def refuse_alter_configs(request: AlterConfigsRequest, failure: Failure) -> AlterConfigsResponse:
@@ -193,7 +193,7 @@ def refuse_alter_configs(request: AlterConfigsRequest, failure: Failure) -> Alte
 
 
 async def _altered(
-    node: KafkaNode, wish: _Wish, client: ClientIdentity, answer: Callable[[int, str | None, int, str], R]
+    node: KafkaNode, wish: _Wish, rights: Rights, answer: Callable[[int, str | None, int, str], R]
 ) -> list[R]:
     """Lets the controller make the allowed changes; returns the answers, in the order of the request."""
     count = sum(max(1, len(one.configs)) for one in wish.resources)
@@ -202,7 +202,7 @@ async def _altered(
     asked = tuple(one for one in judged if isinstance(one, AlterConfigsResource))
     results: Iterator[AlterConfigsResult] = iter(())
     if asked:
-        altered = await node.change(AlterConfigs(asked, wish.validate_only), wish.timeout_ms, client)
+        altered = await node.change(AlterConfigs(asked, wish.validate_only), wish.timeout_ms, rights)
         results = iter(altered.resources)
     told = (_outcome(next(results)) if isinstance(one, AlterConfigsResource) else one for one in judged)
     return [

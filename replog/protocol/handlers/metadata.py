@@ -177,7 +177,7 @@ async def _create(node: KafkaNode, names: Sequence[str], call: Call) -> dict[str
         return {}
     wanted = CreateTopics(tuple(map(NewTopic, own[:CREATED_MAX])), client=mutating(call, strict_from=0))
     try:
-        created = await node.change(wanted, min(CREATION_WAIT_MS, node.request_timeout_ms), call.rights.client)
+        created = await node.change(wanted, min(CREATION_WAIT_MS, node.request_timeout_ms), call.rights)
     except ReplogError:  # the client asks again
         return {}
     return {result.name: _told_of_new(result.error) for result in created.topics}

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from replog.access.authorizer import Authorizer
-from replog.access.principal import ClientIdentity
 from replog.access.rights import Rights
 from replog.access.token_key import TokenKey
 from replog.controller.requests import MutatingClient
@@ -131,13 +130,13 @@ class KafkaNode(Protocol):
         """
         ...
 
-    async def change(self, request: Asks[R], timeout_ms: int, client: ClientIdentity) -> R:
+    async def change(self, request: Asks[R], timeout_ms: int, rights: Rights) -> R:
         """Returns the active controller's answer to a request, or that of the quorum's leader; errors as of `call`.
 
         Args:
             request: The request.
             timeout_ms: The time as of `call`.
-            client: Who asks for the change: whoever makes it decides whether it may.
+            rights: Who asks for the change, and by which API: whoever makes it decides whether it may.
         """
         ...
 

@@ -118,7 +118,7 @@ async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, call: Ca
     """Makes an observer a voter."""
     _check_cluster(node, request.cluster_id)
     voter = AddVoterRequest(request.voter_id, request.voter_directory_id, _endpoint(request.listeners))
-    await node.change(voter, request.timeout_ms, call.rights.client)
+    await node.change(voter, request.timeout_ms, call.rights)
     return AddRaftVoterResponse(error_message=None)
 
 
@@ -127,7 +127,7 @@ async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, ca
     _check_cluster(node, request.cluster_id)
     directory_id = request.voter_directory_id
     voter = RemoveVoterRequest(request.voter_id, None if directory_id == NO_DIRECTORY else directory_id)
-    await node.change(voter, request.timeout_ms, call.rights.client)
+    await node.change(voter, request.timeout_ms, call.rights)
     return RemoveRaftVoterResponse(error_message=None)
 
 

@@ -48,7 +48,7 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, call: Cal
     count = sum(len(one.partitions) for one in request.topic_partitions or ())
     require_few(count, "partitions", PolicyViolationError)
     named = None if request.topic_partitions is None else tuple(_named(request))
-    elected = await node.change(ElectLeaders(election, named), request.timeout_ms, call.rights.client)
+    elected = await node.change(ElectLeaders(election, named), request.timeout_ms, call.rights)
     return ElectLeadersResponse(
         replica_election_results=[
             ElectedTopic(topic, [ElectedPartition(one.partition_id, one.error, text(one.message)) for one in results])
@@ -86,9 +86,7 @@ async def alter(
     require_few(count, "partitions", PolicyViolationError)
     items = await beside(count, _wishes, request)
     may_change_factor = request.allow_replication_factor_change
-    altered = await node.change(
-        AlterPartitionReassignments(items, may_change_factor), request.timeout_ms, call.rights.client
-    )
+    altered = await node.change(AlterPartitionReassignments(items, may_change_factor), request.timeout_ms, call.rights)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change_factor,
         error_message=None,

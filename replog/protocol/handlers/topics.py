@@ -82,7 +82,7 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Cal
     throttle_time_ms = 0
     if wanted:
         asked = CreateTopics(tuple(wanted), request.validate_only, mutating(call, CREATION_STRICT_FROM))
-        created = await node.change(asked, request.timeout_ms, call.rights.client)
+        created = await node.change(asked, request.timeout_ms, call.rights)
         throttle_time_ms = created.throttle_time_ms
         made = zip(wanted, created.topics, strict=True)
         for answer in await in_steps(made, lambda one: _created(node, *one, call)):
@@ -178,7 +178,7 @@ async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, c
     answers = [GrownTopicAnswer(name, ErrorCode.INVALID_REQUEST, GIVEN_TWICE) for name in repeated]
     if wanted:
         asked = CreatePartitions(wanted, request.validate_only, mutating(call, GROWTH_STRICT_FROM))
-        grown = await node.change(asked, request.timeout_ms, call.rights.client)
+        grown = await node.change(asked, request.timeout_ms, call.rights)
         throttle_time_ms = grown.throttle_time_ms
         answers += [GrownTopicAnswer(one.name, one.error, text(one.message)) for one in grown.topics]
     return CreatePartitionsResponse(throttle_time_ms, answers)
@@ -226,7 +226,7 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, call: Cal
     throttle_time_ms = 0
     if named:
         asked = DeleteTopics(names, topic_ids, mutating(call, DELETION_STRICT_FROM))
-        deleted = await node.change(asked, request.timeout_ms, call.rights.client)
+        deleted = await node.change(asked, request.timeout_ms, call.rights)
         throttle_time_ms = deleted.throttle_time_ms
         answers += [_deleted(result) for result in deleted.topics]
     return DeleteTopicsResponse(throttle_time_ms, answers)

@@ -16,7 +16,7 @@ from replog.controller.requests import AlterableScramCredential, AlterUserScramC
 from replog.errors import CorruptCheckpointError
 from replog.testing import SimulatedFileSystem
 from replog_checkpoints import OsFileSystem
-from tests.envelopes import CLIENT
+from tests.envelopes import CLIENT, sender
 from tests.unit.kafka.kafka_node_kit import serving
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
@@ -78,7 +78,9 @@ async def test_a_new_cluster_has_them_and_keeps_them() -> None:
     write_first_users(fs, "/data", [user, first_user("SCRAM-SHA-512=[name=bob,password=pw]")])
     async with serving(fs) as it:
         assert it.kafka.image.scram_credentials["alice", SHA_256] == user.credential
-        await it.kafka.change(AlterUserScramCredentials((AlterableScramCredential("bob", SHA_512),)), 5000, CLIENT)
+        await it.kafka.change(
+            AlterUserScramCredentials((AlterableScramCredential("bob", SHA_512),)), 5000, sender(CLIENT)
+        )
         await it.until(lambda: len(it.kafka.image.scram_credentials) == 1)
     async with serving(fs) as it:
         assert dict(it.kafka.image.scram_credentials) == {("alice", SHA_256): user.credential}

@@ -20,6 +20,7 @@ from replog.testing import SimulatedFileSystem
 from replog.wire.messages.headers import RequestHeader
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from replog.wire.primitives import Writer
+from tests.envelopes import sender
 from tests.kafka.raw_client import RawClient
 
 PRODUCE_VERSION = 12  # the last one with names
@@ -64,7 +65,7 @@ class Served:
         """Makes a topic; returns its id."""
         entries = tuple(ConfigEntry(key.replace("_", "."), value) for key, value in configs.items())
         asked = CreateTopics((NewTopic(name, partitions, 1, configs=entries),))
-        made = await self.kafka.change(asked, 5000, ClientIdentity(ANONYMOUS, "127.0.0.1"))
+        made = await self.kafka.change(asked, 5000, sender(ClientIdentity(ANONYMOUS, "127.0.0.1")))
         assert made.topics[0].error is ErrorCode.NONE, made
         await self.until(lambda: name in self.kafka.image.topics_by_name)
         topic_id = self.kafka.image.topics_by_name[name].topic_id

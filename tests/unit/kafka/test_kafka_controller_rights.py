@@ -40,7 +40,7 @@ from replog.wire.messages import (
     update_features,
 )
 from replog.wire.messages.apis import APIS
-from tests.envelopes import ADMIN
+from tests.envelopes import ADMIN, sender
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TOPIC, CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -55,7 +55,7 @@ New, Grown = create_topics.CreateTopicsRequest.CreatableTopic, create_partitions
 async def behind(**keys: object) -> AsyncIterator[Served]:
     """A node with a topic, whose clients may do nothing, and whose broker allows everything."""
     async with serving(authorizer_class_name=STANDARD, super_users="User:admin", **keys) as it:
-        await it.kafka.change(CreateTopics((NewTopic("t", 1, 1),)), TIMEOUT_MS, ADMIN)
+        await it.kafka.change(CreateTopics((NewTopic("t", 1, 1),)), TIMEOUT_MS, sender(ADMIN))
         await it.until(lambda: "t" in it.kafka.image.topics_by_name)
         govern(it, BehindEverybody())
         yield it
@@ -174,10 +174,10 @@ async def test_a_right_that_was_taken_away_is_gone_before_the_broker_has_heard_o
 ) -> None:
     caplog.set_level(logging.INFO, "replog.audit")
     async with serving(authorizer_class_name=STANDARD, super_users="User:admin") as it:
-        await it.kafka.change(CreateAcls((CREATES,)), TIMEOUT_MS, ADMIN)
+        await it.kafka.change(CreateAcls((CREATES,)), TIMEOUT_MS, sender(ADMIN))
         await it.until(lambda: len(it.kafka.image.acls) == 1)
         it.node.parts.replicas.publisher._on_image = None  # from here on it hears of no list
-        await it.kafka.change(DeleteAcls((AclFilter(),)), TIMEOUT_MS, ADMIN)
+        await it.kafka.change(DeleteAcls((AclFilter(),)), TIMEOUT_MS, sender(ADMIN))
         assert it.kafka.authorizer.allows(ADMIN.principal, "127.0.0.1", AclOperation.CREATE, ResourceKind.TOPIC, "new")
         (answer,) = (await new_topics(it, "new")).topics
         assert (answer.error_code, "new" in it.kafka.image.topics_by_name) == (TOPIC, False)
@@ -201,14 +201,18 @@ async def test_a_topic_that_is_made_because_it_is_asked_for_needs_its_right_at_t
 
 async def test_what_is_allowed_among_refused_topics_is_made() -> None:
     async with behind() as it:
-        await it.kafka.change(CreateAcls((CREATES,)), TIMEOUT_MS, ADMIN)
+        await it.kafka.change(CreateAcls((CREATES,)), TIMEOUT_MS, sender(ADMIN))
         answer = await new_topics(it, "a new b")
         assert {one.name: one.error_code for one in answer.topics} == {"a": TOPIC, "new": 0, "b": TOPIC}
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_the_controller_refuses_what_a_broker_that_is_behind_lets_through(name: str) -> None:
+async def test_the_controller_refuses_what_a_broker_that_is_behind_lets_through(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The audit log names the API that the client asked, and the metric of denials counts each once."""
     made, expected = CHANGES[name]
+    caplog.set_level(logging.INFO, "replog.audit")
     async with behind() as it:
         request, before = made(it.kafka.image), it.kafka.image.end_offset
         kind = type(request)
@@ -216,6 +220,12 @@ async def test_the_controller_refuses_what_a_broker_that_is_behind_lets_through(
         answer = await it.ask(request, max(kind.VERSIONS), answer_kind)
         assert set(codes(answer)) == expected
         assert it.kafka.image.end_offset == before
+        controller = it.node.parts.metadata.controller
+        assert controller is not None
+        assert controller.denials_count == len(expected)
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "replog.audit"]
+    told = [line["api"] for line in lines if line["event"] == "denied"]
+    assert told == [APIS[name.split(maxsplit=1)[0]].name] * len(expected)
 
 
 async def test_our_own_apis_are_refused_too() -> None:

@@ -15,7 +15,7 @@ from replog.errors import ErrorCode
 from replog.protocol.handlers.node import NO_TOPIC_ID
 from replog.records import decode_batch, encode_batch, encode_end_transaction_marker, scan
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
-from tests.envelopes import CLIENT
+from tests.envelopes import CLIENT, sender
 
 VERSIONS = range(4, 19)
 BY_NAME, BY_ID = 12, 18
@@ -138,7 +138,7 @@ async def test_a_topic_that_is_gone_is_unknown_within_a_session() -> None:
     async with serving() as it:
         topic_id = await it.create()
         begun = await fetched(it, asking(at(0), topic_id=topic_id, session_epoch=0), BY_ID)
-        await it.kafka.change(DeleteTopics(("t",)), 5000, CLIENT)
+        await it.kafka.change(DeleteTopics(("t",)), 5000, sender(CLIENT))
         await it.until(lambda: "t" not in it.kafka.image.topics_by_name)
         request = asking(session_id=begun.session_id, session_epoch=1, max_wait_ms=LONG_MS)
         assert (await one(it, request, BY_ID)).error_code == ErrorCode.UNKNOWN_TOPIC_ID

@@ -32,7 +32,7 @@ from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommit
 from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
-from tests.envelopes import CLIENT
+from tests.envelopes import CLIENT, sender
 
 VERSIONS = range(2, 10)
 WRITER = TransactionWriter(7, 0)
@@ -203,7 +203,7 @@ async def test_offsets_go_with_their_topic(it: Served) -> None:
     await commit(it, 9, ("t", 0, 5))
     await it.create("u")
     await commit(it, 9, ("u", 0, 7))
-    await it.kafka.change(DeleteTopics(("t",)), 5_000, CLIENT)
+    await it.kafka.change(DeleteTopics(("t",)), 5_000, sender(CLIENT))
     while await fetch(it, 9, None) != [("u", 0, 7, "at 7", 0)]:
         await it.kafka.catch_up(5_000)
 
@@ -246,10 +246,10 @@ async def test_the_offsets_topic_is_the_clusters_own(it: Served) -> None:
     )
     (told,) = (await it.ask(asked, PRODUCE_VERSION, ProduceResponse)).responses[0].partition_responses
     assert (told.error_code, "coordinators" in told.error_message) == (ErrorCode.INVALID_TOPIC_EXCEPTION, True)
-    deleted = await it.kafka.change(DeleteTopics((OFFSETS_TOPIC,)), 5_000, CLIENT)
+    deleted = await it.kafka.change(DeleteTopics((OFFSETS_TOPIC,)), 5_000, sender(CLIENT))
     assert deleted.topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = CreatePartitions((NewPartitions(OFFSETS_TOPIC, 9),))
-    assert (await it.kafka.change(grown, 5_000, CLIENT)).topics[0].error is ErrorCode.INVALID_PARTITIONS
+    assert (await it.kafka.change(grown, 5_000, sender(CLIENT))).topics[0].error is ErrorCode.INVALID_PARTITIONS
     metadata = await it.ask(MetadataRequest(None), 12, MetadataResponse)
     assert {topic.name: topic.is_internal for topic in metadata.topics} == {"t": False, OFFSETS_TOPIC: True}
 

@@ -27,7 +27,7 @@ from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCo
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from replog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from tests.envelopes import CLIENT
+from tests.envelopes import CLIENT, sender
 
 NONE, UNSTABLE = ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
 KNOWS_ABORTABLE_FROM, JOINS_FROM = 4, 5
@@ -184,7 +184,7 @@ async def test_a_member_that_there_is_not_commits_nothing(it: Served) -> None:
 
 
 async def test_more_offsets_than_a_step_takes_are_kept_in_several(it: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    await it.kafka.change(CreatePartitions((NewPartitions("t", 10),)), 5_000, CLIENT)
+    await it.kafka.change(CreatePartitions((NewPartitions("t", 10),)), 5_000, sender(CLIENT))
     await it.until(lambda: len(it.kafka.image.topics_by_name["t"].partitions) == 10)
     monkeypatch.setattr(group_offsets, "ASKED_AT_ONCE", 3)
     producer = await begun(it)

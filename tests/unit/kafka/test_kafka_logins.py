@@ -28,7 +28,7 @@ from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.envelopes import ADMIN
+from tests.envelopes import ADMIN, sender
 from tests.kafka.raw_client import RawClient
 from tests.unit.kafka.kafka_node_kit import Served, serving
 from tests.unit.kafka.tls_kit import principals
@@ -48,7 +48,7 @@ async def add(it: Served, name: str, password: str | None) -> None:
     if password is not None:
         kept = credential_of(MECHANISM, salted_password(MECHANISM, password.encode(), b"s", 4096), b"s", 4096)
     answer = await it.kafka.change(
-        AlterUserScramCredentials((AlterableScramCredential(name, MECHANISM, kept),)), 5000, ADMIN
+        AlterUserScramCredentials((AlterableScramCredential(name, MECHANISM, kept),)), 5000, sender(ADMIN)
     )
     assert answer.users[0].error is ErrorCode.NONE
     await it.until(lambda: ((name, MECHANISM) in it.kafka.image.scram_credentials) == (password is not None))

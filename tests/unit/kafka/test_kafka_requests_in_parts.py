@@ -23,7 +23,7 @@ from replog.controller.requests import (
 )
 from replog.errors import ErrorCode
 from replog.metadata.records import ElectionType
-from tests.envelopes import CLIENT
+from tests.envelopes import CLIENT, sender
 
 TOPICS = 25
 
@@ -49,13 +49,17 @@ async def test_a_large_request_is_asked_for_in_parts(monkeypatch: pytest.MonkeyP
     async with node(monkeypatch) as (it, asked):
         create = CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(TOPICS)))
         small = CreateTopics((NewTopic("small", 1, 1),))
-        made, _ = await asyncio.gather(it.kafka.change(create, 5_000, CLIENT), it.kafka.change(small, 5_000, CLIENT))
+        made, _ = await asyncio.gather(
+            it.kafka.change(create, 5_000, sender(CLIENT)), it.kafka.change(small, 5_000, sender(CLIENT))
+        )
         assert [(each.name, each.error) for each in made.topics] == [(each.name, 0) for each in create.topics]
         sizes = [len(each.topics) for each in asked if isinstance(each, CreateTopics)]
         assert sizes == [5, 1, 5, 5, 5, 5]
         moves = AlterPartitionReassignments(tuple(Reassignment(f"t{number}", 0, (9,)) for number in range(TOPICS)))
-        moved = await it.kafka.change(moves, 5_000, CLIENT)
+        moved = await it.kafka.change(moves, 5_000, sender(CLIENT))
         assert [(each.topic, each.error) for each in moved.partitions] == [
             (each.topic, ErrorCode.INVALID_REPLICA_ASSIGNMENT) for each in moves.items
         ]
-        assert await it.kafka.change(ElectLeaders(ElectionType.PREFERRED), 5_000, CLIENT) == (ElectLeadersResponse(()))
+        assert await it.kafka.change(ElectLeaders(ElectionType.PREFERRED), 5_000, sender(CLIENT)) == (
+            ElectLeadersResponse(())
+        )

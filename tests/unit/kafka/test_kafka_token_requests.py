@@ -25,7 +25,7 @@ from replog.wire.messages.expire_delegation_token import ExpireDelegationTokenRe
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from replog.wire.messages.sasl_authenticate import SaslAuthenticateResponse
-from tests.envelopes import ADMIN
+from tests.envelopes import ADMIN, sender
 from tests.kafka.raw_client import RawClient
 from tests.unit.kafka.kafka_node_kit import Served, serving
 from tests.unit.kafka.rights_kit import BehindEverybody, govern
@@ -201,7 +201,7 @@ async def test_without_a_key_there_are_no_tokens() -> None:
 
 async def allow(it: Served, kind: ResourceKind, name: str, operation: AclOperation) -> None:
     entry = AclEntry(kind, name, PatternType.LITERAL, "User:bob", "*", operation, Permission.ALLOW)
-    await it.kafka.change(CreateAcls((entry,)), 5_000, ADMIN)
+    await it.kafka.change(CreateAcls((entry,)), 5_000, sender(ADMIN))
     await it.until(lambda: entry in it.kafka.image.acls.values())
 
 

@@ -62,17 +62,19 @@ def test_controller_calls(request: Any, response: Any) -> None:
 def test_who_makes_a_change_hears_who_asked_the_broker(name: str) -> None:
     """KIP-590: who passes a request on says for whom."""
     client = ClientIdentity(Principal(name), "::1")
-    wish: Any = Envelope(DeleteTopics(()), client)
+    wish: Any = Envelope(DeleteTopics(()), client, "DeleteTopics")
     data = calls.encode_controller_request(wish, cluster_id="c", timeout_ms=5)
     assert calls.decode_controller_request(data) == IncomingCall(wish, "c", 5)
     vote: Any = Envelope(RemoveVoterRequest(1), client)
     data = calls.encode_node_request(vote, cluster_id="c", timeout_ms=5, forwarded=True)
     assert calls.decode_node_request(data) == IncomingCall(vote, "c", 5, True)  # noqa: FBT003
-    for long in (replace(client, principal=Principal("p" * 5_000)), replace(client, host="p" * 5_000)):
+    for long in (
+        replace(wish, client=replace(client, principal=Principal("p" * 5_000))),
+        replace(wish, client=replace(client, host="p" * 5_000)),
+        replace(wish, api="p" * 5_000),
+    ):
         with pytest.raises(MalformedFrameError, match=r"client.\w+ has 5000 characters"):
-            calls.decode_controller_request(
-                calls.encode_controller_request(replace(wish, client=long), cluster_id="", timeout_ms=0)
-            )
+            calls.decode_controller_request(calls.encode_controller_request(long, cluster_id="", timeout_ms=0))
 
 
 @pytest.mark.parametrize("change", [*get_args(ClientChange), *get_args(VoterChange)])

@@ -48,7 +48,7 @@ async def create_acls(node: KafkaNode, request: CreateAclsRequest, call: Call) -
     _require_authorizer(node)
     require_few(len(request.creations), "entries")
     entries = await beside(len(request.creations), _entries, request)
-    created = await node.change(CreateAcls(entries), node.request_timeout_ms, call.rights.client)
+    created = await node.change(CreateAcls(entries), node.request_timeout_ms, call.rights)
     return CreateAclsResponse(results=[CreatedAcl(one.error, text(one.message)) for one in created.results])
 
 
@@ -80,7 +80,7 @@ async def delete_acls(node: KafkaNode, request: DeleteAclsRequest, call: Call) -
     _require_authorizer(node)
     require_few(len(request.filters), "filters")
     filters = await beside(len(request.filters), lambda: tuple(map(_filter, request.filters)))
-    deleted = await node.change(DeleteAcls(filters), node.request_timeout_ms, call.rights.client)
+    deleted = await node.change(DeleteAcls(filters), node.request_timeout_ms, call.rights)
     count = sum(len(one.entries) for one in deleted.results)
     return DeleteAclsResponse(filter_results=await beside(count, lambda: list(map(_deleted, deleted.results))))
 

@@ -87,7 +87,7 @@ async def create_delegation_token(
         return refused(error, NO_TIME)
     wish = CreateDelegationToken(owner, renewers, request.max_lifetime_ms)
     try:
-        made = await node.change(wish, node.request_timeout_ms, call.rights.client)
+        made = await node.change(wish, node.request_timeout_ms, call.rights)
     except RetriableError:
         raise
     except DelegationTokenAuthorizationError as error:
@@ -143,7 +143,7 @@ async def renew_delegation_token(
     except DelegationTokenRequestNotAllowedError as error:
         return RenewDelegationTokenResponse(error.code, NO_TIME)
     wish = RenewDelegationToken(bytes(request.hmac), request.renew_period_ms)
-    renewed = await node.change(wish, node.request_timeout_ms, call.rights.client)
+    renewed = await node.change(wish, node.request_timeout_ms, call.rights)
     return RenewDelegationTokenResponse(0, renewed.expiry_timestamp_ms)
 
 
@@ -156,7 +156,7 @@ async def expire_delegation_token(
     except DelegationTokenRequestNotAllowedError as error:
         return ExpireDelegationTokenResponse(error.code, NO_TIME)
     wish = ExpireDelegationToken(bytes(request.hmac), request.expiry_time_period_ms)
-    ending = await node.change(wish, node.request_timeout_ms, call.rights.client)
+    ending = await node.change(wish, node.request_timeout_ms, call.rights)
     return ExpireDelegationTokenResponse(0, ending.expiry_timestamp_ms)
 
 

@@ -98,7 +98,7 @@ async def alter_client_quotas(
     wanted = await beside(count, _wanted, request.entries)
     if not wanted:
         return AlterClientQuotasResponse()
-    answered = await node.change(AlterClientQuotas(wanted, request.validate_only), 0, call.rights.client)
+    answered = await node.change(AlterClientQuotas(wanted, request.validate_only), 0, call.rights)
     return await beside(count, _all_altered, answered.entities)
 
 

@@ -79,7 +79,7 @@ async def alter_user_scram_credentials(
     found = {each.name: Failure(ErrorCode.NONE, "") for each in wishes} | refused
     asked = await beside(len(request.upsertions), _asked, request, refused)
     if asked:
-        altered = await node.change(AlterUserScramCredentials(asked), node.request_timeout_ms, call.rights.client)
+        altered = await node.change(AlterUserScramCredentials(asked), node.request_timeout_ms, call.rights)
         found |= {one.name: Failure(one.error, own_text(one.error, one.message)) for one in altered.users}
     results = [_Altered(name, told.code, text(told.message)) for name, told in found.items()]
     return AlterUserScramCredentialsResponse(results=results)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replog.access.authorizer import OPEN
-from replog.access.principal import ClientIdentity
+from replog.access.rights import Rights
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import Failure
@@ -106,7 +106,7 @@ class MirrorBroker(ScriptedBroker):
     async def answer(self, request: Any, version: int) -> Any:
         return await by_handlers(self, request, version)
 
-    async def change(self, request: Any, timeout_ms: int, client: ClientIdentity | None = None) -> Any:
+    async def change(self, request: Any, timeout_ms: int, rights: Rights | None = None) -> Any:
         """Answers as the controller."""
         self.structs.append(request)
         self.within_ms = timeout_ms
