@@ -8,8 +8,8 @@ another name); the default here.  Values travel as text, as in Kafka.
 set on                 keys
 =====================  ========================================================================================
 a topic                `CONFIG_KEYS` by `name`
-the cluster            `CONFIG_KEYS` by `cluster_name`, `BROKER_KEYS` and `CONTROLLER_KEYS`
-one broker             the first two, but not `CLUSTER_WIDE`: controller and leaders must agree on them
+the cluster            `CONFIG_KEYS` by `cluster_name`, `BROKER_KEYS`, limits of listeners (`listener_key`), `CONTROLLER_KEYS`
+one broker             the first three, but not `CLUSTER_WIDE`: controller and leaders must agree on them
 =====================  ========================================================================================
 """
 
@@ -329,7 +329,8 @@ REPLICA_ALTER_LOG_DIRS_RATE = ConfigKey(
     IntegerType(1, _INT64_MAX),
     _INT64_MAX,
 )
-MAX_CONNECTIONS = ConfigKey("max.connections", "max.connections", IntegerType(1, 1_000_000), 10_000)
+_CONNECTIONS, _RATE = IntegerType(1, 1_000_000), IntegerType(1, _INT32_MAX)
+MAX_CONNECTIONS = ConfigKey("max.connections", "max.connections", _CONNECTIONS, 10_000)
 MAX_CONNECTIONS_PER_IP = ConfigKey(
     "max.connections.per.ip",
     "max.connections.per.ip",
@@ -340,7 +341,7 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES = ConfigKey(
     "max.connections.per.ip.overrides", "max.connections.per.ip.overrides", AddressCountsType(), ""
 )
 MAX_CONNECTION_CREATION_RATE = ConfigKey(
-    "max.connection.creation.rate", "max.connection.creation.rate", IntegerType(1, _INT32_MAX), _INT32_MAX
+    "max.connection.creation.rate", "max.connection.creation.rate", _RATE, _INT32_MAX
 )
 CONNECTION_KEYS: tuple[ConfigKey, ...] = (
     MAX_CONNECTIONS,
@@ -363,6 +364,8 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
 NEAR_ENOUGH = 0.5
 """Similarity (0 to 1, `difflib`) from which a known name is worth suggesting."""
 
+_LISTENER_TYPES = {MAX_CONNECTIONS.name: _CONNECTIONS, MAX_CONNECTION_CREATION_RATE.name: _RATE}
+_OF_LISTENER = re.compile(r"listener\.name\.[a-z0-9_.-]{1,64}\.(max\.connections|max\.connection\.creation\.rate)")
 _OF_TOPICS = {key.name: key for key in CONFIG_KEYS}
 _OF_THE_CLUSTER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)}
 _OF_ONE_BROKER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE}
@@ -387,6 +390,8 @@ def config_key_or_raise(
         keys = _OF_ONE_BROKER if resource_name else _OF_THE_CLUSTER
     if (key := keys.get(name)) is not None:
         return key
+    if resource_type is ResourceType.BROKER and (key := listener_key(name)) is not None:
+        return key
     if resource_name and keys is _OF_ONE_BROKER and name in _OF_THE_CLUSTER:
         raise ConfigError(name, None, f'configuration "{name}" is set for the whole cluster, not for one broker')
     if name in static_names:
@@ -397,6 +402,15 @@ def config_key_or_raise(
             f"that node on. `replog configs describe --node ID {name}` shows it",
         )
     raise ConfigError(name, None, f'unknown configuration "{shortened(name)}"{_advice(name, keys)}')
+
+
+def listener_key(name: str) -> ConfigKey | None:
+    """Returns the key of a limit of one listener, as in `listener.name.outside.max.connections`; None: the name is none."""
+    found = _OF_LISTENER.fullmatch(name)
+    if found is None:
+        return None
+    kind = _LISTENER_TYPES[found[1]]
+    return ConfigKey(name, name, kind, kind.maximum)
 
 
 def _advice(name: str, keys: Mapping[str, ConfigKey]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from replog.broker.node.logins import Logins
 from replog.broker.process import descriptor_limit
 from replog.config.kinds import Endpoint, NamedEndpoint
+from replog.config.security_keys import LISTENER_PREFIX
 from replog.config.server import ServerConfig
 from replog.errors import BrokerNotAvailableError
 from replog.metadata.config_keys import (
@@ -66,9 +67,9 @@ def limits_within(
         return int(changed.get(key.cluster_name, of_file))
 
     def of_listeners(key: ConfigKey) -> dict[str, int]:
-        own = {each.name: cast("int", each.value) for each in config.listener_name}
-        named = {each.name: f"{each.name.lower()}.{key.cluster_name}" for each in config.listeners}
-        return {listener: own[name] for listener, name in named.items() if name in own}
+        own = {**{f"{LISTENER_PREFIX}{each.name}": each.value for each in config.listener_name}, **changed}
+        named = {each.name: f"{LISTENER_PREFIX}{each.name.lower()}.{key.cluster_name}" for each in config.listeners}
+        return {listener: int(cast("int | str", own[name])) for listener, name in named.items() if name in own}
 
     overrides = changed.get(MAX_CONNECTIONS_PER_IP_OVERRIDES.cluster_name)
     of_single = config.max_connections_per_ip_overrides if overrides is None else address_counts(overrides)

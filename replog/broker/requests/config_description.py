@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from replog.access.secret import HIDDEN
 from replog.config.keys import Key
 from replog.config.kinds import INT_MAX, Flag, Fraction, Kind, ListOf, Number, SecretText
+from replog.config.security_keys import LISTENER_PREFIX
 from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
@@ -33,6 +34,7 @@ from replog.metadata.config_keys import (
     FractionType,
     IntegerType,
     config_key_or_raise,
+    listener_key,
     shortened,
 )
 from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
@@ -71,8 +73,11 @@ def describe_configs(
         keys, places = CONFIG_KEYS, [_topic_place(image, resource_name), cluster]
     elif resource_name:
         _require_this_broker(image, config, resource_name)
-        keys = tuple(key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE)
         places = [_broker_place(image, config.node_id), cluster]
+        keys = tuple(key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE)
+        keys += _listener_keys(config, places)
+    else:
+        keys += _listener_keys(config, places)
     return _sorted(_in_force(config, key, places) for key in keys)
 
 
@@ -103,11 +108,12 @@ def known_configs(
     elif resource_name:
         _require_this_broker(image, config, resource_name)
         places = [_broker_place(image, config.node_id), cluster]
-        found = [_known(config, key, places) for key in DYNAMIC_KEYS]
+        found = [_known(config, key, places) for key in (*DYNAMIC_KEYS, *_listener_keys(config, places))]
         names = {one.name for one in found}
         found += [_known_of_file(config, key) for key in KEYS.values() if key.name not in names]
     else:
-        found = [_known(config, key, [cluster]) for key in DYNAMIC_KEYS if key.cluster_name in cluster.values]
+        keys = (*DYNAMIC_KEYS, *_listener_keys(config, [cluster]))
+        found = [_known(config, key, [cluster]) for key in keys if key.cluster_name in cluster.values]
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -130,7 +136,7 @@ def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[C
         config: The configuration of the node.
     """
     places = [_broker_place(image, config.node_id), _cluster_place(image)]
-    dynamic = [_in_force(config, key, places) for key in DYNAMIC_KEYS]
+    dynamic = [_in_force(config, key, places) for key in (*DYNAMIC_KEYS, *_listener_keys(config, places))]
     names = {one.name for one in dynamic}
     static = (_of_file(config, key, key.name) for key in KEYS.values() if key.name not in names)
     return _sorted((*dynamic, *static))
@@ -168,6 +174,16 @@ def _cluster_place(image: MetadataImage) -> _Place:
     return _Place(image.configs.get(CLUSTER_DEFAULTS, {}), "cluster", names_topics=False)
 
 
+def _listener_keys(config: ServerConfig, places: Iterable[_Place]) -> tuple[ConfigKey, ...]:
+    """Returns the limits of single listeners that are set in the places or in the file."""
+    names = {*_of_listeners(config), *(name for place in places for name in place.values)}
+    return tuple(key for key in map(listener_key, sorted(names)) if key is not None)
+
+
+def _of_listeners(config: ServerConfig) -> Mapping[str, object]:
+    return {f"{LISTENER_PREFIX}{each.name}": each.value for each in config.listener_name}
+
+
 # ---- values ------------------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +197,9 @@ def _values(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> I
         text = place.values.get(place.name_of(key))
         if text is not None:
             yield ConfigDescription(place.name_of(key), text, place.source)
+    if (own := _of_listeners(config).get(key.cluster_name)) is not None:
+        is_hidden = key.cluster_name in dict(config.references)
+        yield ConfigDescription(key.cluster_name, HIDDEN if is_hidden else _text(own), "node")
     # a controller does not elect by what a broker's file says
     known = None if key is UNCLEAN_LEADER_ELECTION_ENABLE else KEYS.get(key.cluster_name)
     if known is None or getattr(config, known.field_name) is None:
@@ -223,8 +242,7 @@ def _text(value: object) -> str | None:
 def _known(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> KnownConfig:
     document = partial(_meaning, key.cluster_name.replace(".", "_"), lambda: str(key.type))
     values = tuple(_values(config, key, places))
-    known = KEYS.get(key.cluster_name)
-    hides = known is not None and config.is_hidden(known)
+    hides = any(each.value == HIDDEN for each in values)
     name = places[0].name_of(key)
     return KnownConfig(name, _type_of(key), is_read_only=False, is_sensitive=hides, values=values, document=document)
 

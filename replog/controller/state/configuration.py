@@ -27,6 +27,8 @@ from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineObject
 
 _NO_VALUES: Mapping[str, str] = {}
 _ID_DIGITS_MAX = 10
+CONFIGS_MAX = 200
+"""How many configurations a resource has at most: each listener may have its own limits, and any name of a listener is taken."""
 
 
 class ElectionSettings(Struct, frozen=True):
@@ -103,6 +105,11 @@ class ConfigurationControl:
             records[config.name] = ConfigRecord(resource_type, resource_name, config.name, value)
         for name in _unnamed(resource_type, resource_name, stored, records) if replaces else ():
             records[name] = ConfigRecord(resource_type, resource_name, name, None)
+        count = len(stored) + sum(record.name not in stored for record in records.values())
+        if count > CONFIGS_MAX:
+            raise ConfigError(
+                resource_name, None, f"the resource has {count} configurations; it may have {CONFIGS_MAX}"
+            )
         return tuple(record for record in records.values() if stored.get(record.name) != record.value)
 
     def _new_value(self, key: ConfigKey, config: AlterableConfig, stored: str | None) -> str | None:

@@ -102,6 +102,35 @@ def test_a_node_tells_every_key_with_its_place() -> None:
     assert found["request.timeout.ms"] == ("30000", "default")
 
 
+def test_limits_of_single_listeners_are_told_where_they_are_set() -> None:
+    names = [f"listener.name.{listener}.max.connections" for listener in ("a", "b", "c", "d")]
+    own, node_id = {"a.max.connections": 1, "b.max.connections": 2, "d.max.connections": 4}, server_config().node_id
+    changed = [
+        ConfigRecord(ResourceType.BROKER, "", names[1], "5"),
+        ConfigRecord(ResourceType.BROKER, str(node_id), names[1], "6"),
+        ConfigRecord(ResourceType.BROKER, "", names[2], "7"),
+    ]
+    found = of_node(*changed, listener_name=own)
+    assert [found.get(name) for name in names] == [("1", "node"), ("6", "broker"), ("7", "cluster"), ("4", "node")]
+    delta = MetadataDelta(MetadataImage())
+    for record in (registered(node_id), *changed):
+        delta.replay(record)
+    config = replace(server_config(listener_name=own), references=((names[3], "${env:LIMIT}"),))
+    image = delta.apply(4, 1)
+    known = {
+        one.name: one for one in config_description.known_configs(image, config, ResourceType.BROKER, str(node_id))
+    }
+    assert [(each.value, each.source) for each in known[names[1]].values] == [
+        ("6", "broker"),
+        ("5", "cluster"),
+        ("2", "node"),
+        ("1000000", "default"),
+    ]
+    assert [known[name].is_sensitive for name in names] == [False, False, False, True]
+    of_cluster = config_description.known_configs(image, config, ResourceType.BROKER, "")
+    assert [one.name for one in of_cluster] == names[1:3]
+
+
 def test_every_key_of_a_node_that_holds_a_secret_is_hidden() -> None:
     words = ("password", "secret", "credential", "private")
     named = [key for key in KEYS.values() if any(word in key.name for word in words)]

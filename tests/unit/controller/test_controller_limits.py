@@ -42,8 +42,10 @@ from replog.controller.requests import (
     ReplicaEnd,
     ReportReplicas,
 )
+from replog.controller.state.configuration import CONFIGS_MAX
 from replog.controller.state.features import FEATURES_MAX
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
+from replog.metadata.image import CLUSTER_DEFAULTS
 from replog.metadata.records import (
     ElectionType,
     MetadataRecord,
@@ -263,3 +265,21 @@ def test_a_broker_tells_of_as_many_replicas_as_one_request_may_name(quorum: Quor
         ):
             with pytest.raises(PolicyViolationError, match="ask in several") if is_refused else nullcontext():
                 quorum.ask(request)
+
+
+def test_a_resource_has_as_many_configurations_as_listeners_may_have_names() -> None:
+    """Any name of a listener is taken, and each could have two limits."""
+    quorum = Quorum(1)
+    quorum.claim(1)
+    quorum.commit()
+
+    def codes(first: int, count: int) -> list[ErrorCode]:
+        limits = (alterable(f"listener.name.l{first + n}.max.connections", "5") for n in range(count))
+        response = quorum.ask(AlterConfigs((AlterConfigsResource(ResourceType.BROKER, "", tuple(limits)),)))
+        return [one.error for one in response.resources]  # type: ignore[union-attr]
+
+    before = len(quorum.image.configs.get(CLUSTER_DEFAULTS, {}))
+    assert codes(0, CONFIGS_MAX - before) == [ErrorCode.NONE]
+    assert codes(CONFIGS_MAX, 1) == [ErrorCode.INVALID_CONFIG]
+    assert codes(0, 1) == [ErrorCode.NONE], "one that is there is changed"
+    assert len(quorum.image.configs[CLUSTER_DEFAULTS]) == CONFIGS_MAX

@@ -197,6 +197,27 @@ async def test_limits_that_change_hold_for_the_next_connection() -> None:
     second.writer.write(request(1))
     assert await second.answers(1) == [1]
     limits[0] = ListenerLimits(connections_max=1)
+def test_limits_of_one_listener_that_are_set_count_before_the_file() -> None:
+    keys = config(
+        {
+            "listeners": "127.0.0.1:9092,OUTSIDE://127.0.0.1:9094",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "listener.name.plaintext.max.connections": 7,
+            "listener.name.outside.max.connection.creation.rate": 8,
+        }
+    )
+    changed = {
+        "listener.name.outside.max.connections": "5",
+        "listener.name.plaintext.max.connections": "6",
+        "listener.name.outside.max.connection.creation.rate": "4",
+        "listener.name.elsewhere.max.connections": "3",
+    }
+    found = limits_within(65_536, keys, lambda _: None, changed)
+    assert found.by_listener == {"PLAINTEXT": 6, "OUTSIDE": 5}
+    assert found.rates is not None
+    assert found.rates.by_listener == {"OUTSIDE": 4}
+
+
     assert await (await it.client()).until_ended() == b""
     first.writer.write(request(2))
     assert await first.answers(1) == [2]

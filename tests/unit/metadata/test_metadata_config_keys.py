@@ -147,6 +147,39 @@ def test_what_brokers_go_by_is_not_set_for_topics(key: ConfigKey) -> None:
         config_key_or_raise(ResourceType.TOPIC, key.name, "t")
 
 
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("listener.name.outside.max.connections", 1_000_000),
+        ("listener.name.a.b.max.connection.creation.rate", 2**31 - 1),
+    ],
+)
+def test_a_listener_has_limits_of_its_own(name: str, most: int) -> None:
+    """KIP-402, KIP-612: of all brokers, and of one."""
+    for resource_name in ("", "1"):
+        key = config_key_or_raise(ResourceType.BROKER, name, resource_name)
+        assert (key.name, key.cluster_name, key.default) == (name, name, most)
+        assert key.canonical(" 5 ") == "5"
+        with pytest.raises(ConfigError, match="out of range"):
+            key.parse("0")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.OUTSIDE.max.connections",
+        "listener.name..max.connections",
+        "listener.name.max.connections",
+        f"listener.name.{65 * 'a'}.max.connections",
+        "listener.name.outside.ssl.client.auth",
+        "listener.name.outside.max.connections.per.ip",
+    ],
+)
+def test_nothing_else_of_a_listener_is_set_while_the_cluster_runs(name: str) -> None:
+    with pytest.raises(ConfigError, match="unknown configuration"):
+        config_key_or_raise(ResourceType.BROKER, name)
+
+
 @pytest.mark.parametrize("key", CONFIG_KEYS, ids=lambda key: key.name)
 def test_what_elections_depend_on_is_not_set_per_broker(key: ConfigKey) -> None:
     assert config_key_or_raise(ResourceType.BROKER, key.cluster_name) is key
