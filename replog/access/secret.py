@@ -23,6 +23,10 @@ class Secret:
         """Returns the text."""
         return self._text
 
+    def renewed(self) -> Secret:
+        """Returns the secret as it is now; this one where nobody can have changed it."""
+        return self
+
     def __repr__(self) -> str:
         return HIDDEN
 

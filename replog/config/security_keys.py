@@ -81,7 +81,7 @@ class TlsKeys(Struct, frozen=True, kw_only=True):
 
     ssl_key_password: Annotated[Secret | None, SecretText()] = None
     """What the private key in ssl.keystore.location is encrypted with; not set: it is not.  ${file:...} and ${env:...} keep it out of
-    this file (docs/SECURITY.md).  A key that is replaced by one with another password needs a restart.
+    this file (docs/SECURITY.md).  It is read again, here or where it stands, when the files of the certificates change.
     gRPC takes no such key: nodes that meet over it need one without a password."""
 
     ssl_truststore_type: Annotated[

@@ -21,7 +21,7 @@ from typing import Any
 from msgspec.structs import force_setattr, replace
 
 from replog.access.credentials import SaslMechanism
-from replog.access.secret import HIDDEN
+from replog.access.secret import HIDDEN, Secret
 from replog.config.keys import Key, flatten, unknown_key, with_absolute_paths
 from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress, quoted
 from replog.config.references import Resolved, resolve
@@ -369,6 +369,42 @@ def _refuse_above(key: str, value: int, bound_key: str, bound: int) -> None:
     )
 
 
+_RENEWED = "ssl.key.password"
+"""The end of the names of passwords that are read again with the certificates that they belong to."""
+
+
+class PasswordOfFile(Secret):
+    """A password of a node's file, which may say another one later, in itself or in what it refers to.
+
+    Args:
+        text: The password.
+        path: The file.
+        name: The name of the password there.
+    """
+
+    __slots__ = ("_name", "_path")
+
+    def __init__(self, text: str, path: Path, name: str) -> None:
+        super().__init__(text)
+        self._path, self._name = path, name
+
+    def renewed(self) -> Secret:
+        """Reads it again; a file that is gone, or was a pipe, says no other one.
+
+        Raises:
+            ConfigError: The file cannot be read, or has no such password any more.
+        """
+        if not self._path.is_file():
+            return self
+        given = {name: value for name, value in flatten(_toml(self._path)).items() if name == self._name}
+        text = resolve(given, self._path.parent).values.get(self._name)
+        if not isinstance(text, str):
+            raise ConfigError(
+                self._name, None, f"{self._path}: {self._name} is gone: give the password of the private key"
+            )
+        return PasswordOfFile(text, self._path, self._name)
+
+
 __all__ = ["Endpoint", "FlushPolicy", "NamedEndpoint", "ProcessRole", "ServerConfig", "VoterAddress"]
 
 
@@ -449,28 +485,26 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
         Raises:
             ConfigError: What `from_mapping` refuses, with the file in front; or it cannot be read or is not TOML.
         """
-        try:
-            import tomllib  # programs that configure a broker themselves have no file
-
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError("config", str(path), f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:  # not TOML, or not UTF-8
-            raise ConfigError("config", str(path), f"{path}: is not TOML: {error}") from error
+        values = _toml(path)
         resolved = Resolved({}, {})
         try:
             resolved = resolve(flatten(values), Path(path).parent)
-            return cls._of_file(resolved, Path(path).parent, overrides or {})
+            return cls._of_file(resolved, Path(path), overrides or {})
         except ConfigError as error:
             told = resolved.hidden(error)
             raise ConfigError(told.field, told.value, f"{path}: {told.reason}") from None
 
     @classmethod
-    def _of_file(cls, resolved: Resolved, folder: Path, overrides: Mapping[str, object]) -> ServerConfig:
-        """Makes a configuration of the values of a file in a folder."""
-        values = with_absolute_paths(resolved.values, folder)
+    def _of_file(cls, resolved: Resolved, path: Path, overrides: Mapping[str, object]) -> ServerConfig:
+        """Makes a configuration of the values of a file."""
+        values = with_absolute_paths(resolved.values, path.parent)
         texts = {name: values[name] for name in resolved.references if name in KEYS}
-        config = cls.from_mapping(values, overrides={**texts, **overrides})
+        passwords = {
+            name: PasswordOfFile(value, path.absolute(), name)
+            for name, value in values.items()
+            if name.endswith(_RENEWED) and value and isinstance(value, str)
+        }
+        config = cls.from_mapping(values, overrides={**texts, **passwords, **overrides})
         names = {"log.dir": "log.dirs"}
         elsewhere = sorted(resolved.references.keys() - overrides.keys(), key=str.lower)
         references = ((names.get(name, name.lower()), resolved.references[name]) for name in elsewhere)
@@ -489,6 +523,22 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
         }
         lines |= {name: _raw_toml(raw) for name, raw in raws.items()}
         return "".join(f"{quoted(name)} = {text}\n" for name, text in lines.items())
+
+
+def _toml(path: str | Path) -> dict[str, Any]:
+    """Returns what a TOML file says.
+
+    Raises:
+        ConfigError: It cannot be read or is not TOML.
+    """
+    import tomllib  # programs that configure a broker themselves have no file
+
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError("config", str(path), f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError("config", str(path), f"{path}: is not TOML: {error}") from error
 
 
 def _raw_toml(raw: object) -> str:

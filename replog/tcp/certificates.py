@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.access.principal import Principal
 from replog.errors import ConfigError
@@ -117,12 +118,14 @@ class Certificates:
             stamp = self._stamped()
             if stamp == self._stamp:
                 return
-            self._stamp = stamp
+            if (password := self._settings.key_password) is not None:
+                self._settings = replace(self._settings, key_password=password.renewed())
             self._context, self._files = self._read()
         except ConfigError as error:
             if self._told != str(error):
                 self._told = str(error)
                 _log.error("%s. The certificates that were read before go on", error)
+            self._stamp = stamp  # behind it: what cannot be used is tried again, its password may come later
         else:
             self._told = ""
             _log.info("listener %s has new certificates: %s", self._listener, self._settings.keystore)

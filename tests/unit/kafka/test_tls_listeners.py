@@ -222,6 +222,36 @@ async def test_a_key_whose_password_is_not_known_is_refused_without_asking_for_i
     assert "canary" not in str(raised.value)
 
 
+@pytest.mark.parametrize("line", ["secret", "${file:kept}"])
+async def test_a_key_is_replaced_by_one_with_another_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
+    """The key comes first, and its password, in the node's file or where that refers to, a moment later."""
+    monkeypatch.setattr(certificates, "LOOK_EVERY_S", 0.0)
+    caplog.set_level(logging.INFO, "replog.tcp.certificates")
+    own, kept, file = TlsFiles(tmp_path), tmp_path / "kept", tmp_path / "server.toml"
+    kept.write_text("secret\n")
+    kept.chmod(0o600)
+    file.write_text(f'"node.id" = 1\n"log.dirs" = ["data"]\n"ssl.key.password" = "{line}"\n')
+    password = ServerConfig.from_toml(file).ssl_key_password
+    keys = own.keys(ssl_keystore_location=locked(own, b"secret"), ssl_key_password=password)
+    async with serving(**keys) as it:
+
+        async def serial() -> object:
+            with await asyncio.to_thread(connected, it.node.address, own.context(own.client)) as client:
+                return client.getpeercert()["serialNumber"]  # type: ignore[index]
+
+        before = await serial()
+        own.authority.issue("broker")
+        locked(own, b"another")
+        assert await serial() == before
+        assert "cannot be decrypted with this ssl.key.password" in caplog.text
+        kept.write_text("another\n")
+        file.write_text(file.read_text().replace('"secret"', '"another"'))
+        assert await serial() != before
+        assert "listener SSL has new certificates" in caplog.text
+
+
 async def test_a_key_may_have_a_password(files: TlsFiles) -> None:
     keys = files.keys(ssl_keystore_location=locked(files, b"secret"), ssl_key_password="secret")
     async with serving(**keys) as it:
