@@ -29,6 +29,10 @@ LOOK_EVERY_S = 2.0
 SUITES: Final = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"
 """The suites of TLS 1.2, as OpenSSL names them: keys that are of no use later, and no CBC, which has failed again and again.  TLS 1.3 has no others."""
 
+GROUP: Final = "prime256v1"
+"""The one group of keys, which every client speaks.  OpenSSL would take others that clients offer, among them ffdhe8192, which costs 150 ms of CPU a
+handshake: one stranger could hold the loop up (CVE-2002-20001).  Python's `ssl` names a single one before 3.15."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -121,11 +125,11 @@ class Certificates:
             if (password := self._settings.key_password) is not None:
                 self._settings = replace(self._settings, key_password=password.renewed())
             self._context, self._files = self._read()
+            self._stamp = stamp  # behind it: what cannot be used is tried again, its password may come later
         except ConfigError as error:
             if self._told != str(error):
                 self._told = str(error)
                 _log.error("%s. The certificates that were read before go on", error)
-            self._stamp = stamp  # behind it: what cannot be used is tried again, its password may come later
         else:
             self._told = ""
             _log.info("listener %s has new certificates: %s", self._listener, self._settings.keystore)
@@ -148,6 +152,7 @@ class Certificates:
         versions = [_VERSIONS[version] for version in settings.versions]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         context.set_ciphers(SUITES)
+        context.set_ecdh_curve(GROUP)
         # no connection goes on with the session of an earlier one: each certificate is verified as of now
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         if not self._dials:

@@ -101,6 +101,17 @@ async def test_nothing_is_compressed_and_no_session_is_taken_up_again(
         assert made.suite
 
 
+@pytest.mark.parametrize("group", ["ffdhe2048", "ffdhe8192", "secp521r1", "X448"])
+async def test_a_stranger_cannot_choose_keys_that_are_dear(files: TlsFiles, group: str) -> None:
+    """CVE-2002-20001: a handshake with ffdhe8192 took 150 ms of the loop."""
+    context = open_client(files, ssl.TLSVersion.TLSv1_3)
+    context.set_ecdh_curve(group)
+    async with serving_tls(files) as it:
+        assert it.node.address is not None
+        told = await asyncio.to_thread(shaken, it.node.address, context)
+        assert told == Shaken(refusal="SSLV3_ALERT_HANDSHAKE_FAILURE")
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
 async def test_a_client_cannot_renegotiate(files: TlsFiles) -> None:
     def asked(address: str) -> str:
