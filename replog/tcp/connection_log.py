@@ -13,7 +13,7 @@ TELL_AGAIN_S: Final = 60.0
 """How often at most a line is logged about one address."""
 
 TOLD_MAX: Final = 1_000
-"""How many addresses are remembered as told about."""
+"""How many addresses are remembered as told about, and how many lines there are in that time: whoever has a network of IPv6 has addresses without end."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,13 +25,16 @@ class ToldAddresses:
         self._told_s: dict[str, float] = {}  # the oldest first
 
     def is_due(self, address: str) -> bool:
-        """Returns whether a line about an address is due, and takes it as logged then."""
+        """Returns whether a line about an address is due, and takes it as logged then; not where `TOLD_MAX` others have just been told."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s.get(address, -math.inf) < TELL_AGAIN_S:
             return False
         self._told_s.pop(address, None)
         if len(self._told_s) >= TOLD_MAX:
-            del self._told_s[next(iter(self._told_s))]
+            oldest = next(iter(self._told_s))
+            if now_s - self._told_s[oldest] < TELL_AGAIN_S:
+                return False
+            del self._told_s[oldest]
         self._told_s[address] = now_s
         return True
 

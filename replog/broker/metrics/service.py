@@ -40,7 +40,7 @@ SCRAPES_MAX = 8
 """Connections at a time: each has a thread, and asks the event loop."""
 
 TELL_AGAIN_S = 60.0
-"""How often at most a line is logged about readers that are not believed."""
+"""How often at most a line is logged about readers that are not believed, and about such that are too many."""
 
 POLL_S = 0.2
 """How soon the thread sees that it shall end."""
@@ -71,6 +71,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def __init__(self, *args: Any) -> None:
         self._begun_s: dict[socket.socket, float] = {}  # changed by threads under the lock
+        self._told_s: dict[str, float] = {}  # likewise
         self._changing = threading.Lock()
         super().__init__(*args)
 
@@ -81,7 +82,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
             if not is_full:
                 self._begun_s[request] = time.monotonic()
         if is_full:
-            _log.warning("a scrape was refused: %d connections are open. Scrape less often", SCRAPES_MAX)
+            if self._may_tell("full"):
+                _log.warning("a scrape was refused: %d connections are open. Scrape less often", SCRAPES_MAX)
             self.shutdown_request(request)
         else:
             super().process_request(request, client_address)
@@ -123,11 +125,17 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         """Notes for debugging that a client went away or said nothing; that is its own affair."""
         _log.debug("a scrape was not answered", exc_info=True)
         error = sys.exception()
-        if isinstance(error, ssl.SSLError) and (now_s := time.monotonic()) - self._told_s >= TELL_AGAIN_S:
-            self._told_s = now_s
+        if isinstance(error, ssl.SSLError) and self._may_tell("stranger"):
             _log.warning("metrics.listener does not know who came from %s: %s", client_address, described(error))
 
-    _told_s = -math.inf
+    def _may_tell(self, what: str) -> bool:
+        """Whether it is time for a line about something; strangers decide how often there is something to tell."""
+        now_s = time.monotonic()
+        with self._changing:
+            is_time = now_s - self._told_s.get(what, -math.inf) >= TELL_AGAIN_S
+            if is_time:
+                self._told_s[what] = now_s
+        return is_time
 
 
 class _Server6(_Server):

@@ -16,6 +16,7 @@ from replog.errors import ConfigError
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp import listener as listener_module
 from replog.tcp.connection import RequestServer
+from replog.tcp.connection_log import TELL_AGAIN_S, TOLD_MAX, ToldAddresses
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom
@@ -66,6 +67,18 @@ async def test_a_stranger_is_named_once_a_minute(caplog: pytest.LogCaptureFixtur
             assert await client.until_ended() == b""
     (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert told.endswith("its first bytes look like an HTTP request")
+
+
+async def test_strangers_with_addresses_without_end_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: more addresses than are remembered had a line for each connection; a network of IPv6 has 2 ** 64."""
+    told, now_s = ToldAddresses(), [1_000.0]
+    with monkeypatch.context() as clock:
+        clock.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
+        of_strangers = [told.is_due(f"2001:db8::{number:x}") for number in range(2 * TOLD_MAX)]
+        now_s[0] += TELL_AGAIN_S
+        is_due_later = told.is_due("2001:db8::ffff")
+    assert of_strangers == [True] * TOLD_MAX + [False] * TOLD_MAX
+    assert is_due_later
 
 
 async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
@@ -184,19 +197,6 @@ def test_what_is_set_while_the_cluster_runs_counts_before_the_file() -> None:
     assert (found.rates.together, found.rates.by_listener) == (3, {})
 
 
-async def test_limits_that_change_hold_for_the_next_connection() -> None:
-    """Goal: an operator ends a flood without a restart, and connections that there are go on."""
-    limits, script = [ListenerLimits(connections_max=2)], Script()
-    script.is_open = True
-    server = RequestServer(script.serve, lambda frame: True, lambda frame: True)
-    listener = Listener(server, lambda: limits[0], ByteSemaphore(1_000), TransferRoom(1_000))
-    bound = bind(HOST, 0)
-    await listener.start(bound)
-    it = Served(listener, bound.port, script, ByteSemaphore(1), [])
-    first, second = await it.client(), await it.client()
-    second.writer.write(request(1))
-    assert await second.answers(1) == [1]
-    limits[0] = ListenerLimits(connections_max=1)
 def test_limits_of_one_listener_that_are_set_count_before_the_file() -> None:
     keys = config(
         {
@@ -218,6 +218,19 @@ def test_limits_of_one_listener_that_are_set_count_before_the_file() -> None:
     assert found.rates.by_listener == {"OUTSIDE": 4}
 
 
+async def test_limits_that_change_hold_for_the_next_connection() -> None:
+    """Goal: an operator ends a flood without a restart, and connections that there are go on."""
+    limits, script = [ListenerLimits(connections_max=2)], Script()
+    script.is_open = True
+    server = RequestServer(script.serve, lambda frame: True, lambda frame: True)
+    listener = Listener(server, lambda: limits[0], ByteSemaphore(1_000), TransferRoom(1_000))
+    bound = bind(HOST, 0)
+    await listener.start(bound)
+    it = Served(listener, bound.port, script, ByteSemaphore(1), [])
+    first, second = await it.client(), await it.client()
+    second.writer.write(request(1))
+    assert await second.answers(1) == [1]
+    limits[0] = ListenerLimits(connections_max=1)
     assert await (await it.client()).until_ended() == b""
     first.writer.write(request(2))
     assert await first.answers(1) == [2]
