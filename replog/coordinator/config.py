@@ -87,6 +87,7 @@ class ConsumersConfig(Struct, frozen=True):
         pattern_refresh_ms: How long a group waits before it looks again which topics match its patterns.
         max_change_bytes: The bytes of a decision, which is one change (`ShardConfig.max_batch_bytes`).
         assignors: The assignors by name; the first one where no member wants another.
+        hides_topics: Whether there are topics that members may not describe: a pattern matches them for nobody who was not asked.
     """
 
     session_timeout_ms: int = 45_000
@@ -96,11 +97,12 @@ class ConsumersConfig(Struct, frozen=True):
     pattern_refresh_ms: int = 10_000
     max_change_bytes: int = field(default_factory=default_max_batch_bytes)
     assignors: Mapping[str, Assignor] = field(default_factory=_assignors)
+    hides_topics: bool = False
 
     def __post_init__(self) -> None:
         """Checks the ranges."""
         for name in self.__struct_fields__:
-            if name != "assignors":
+            if name not in {"assignors", "hides_topics"}:
                 require_at_least(name, getattr(self, name), 1)
         if self.session_timeout_ms <= self.heartbeat_interval_ms:
             reason = f"a session of {self.session_timeout_ms} ms ends before the next heartbeat is due"

@@ -101,6 +101,7 @@ def groups_config(config: ServerConfig) -> GroupsConfig:
             session_timeout_ms=config.group_consumer_session_timeout_ms,
             heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
             max_size=config.group_consumer_max_size,
+            hides_topics=config.authorizer_class_name is not None,
         ),
         conversion=ConversionConfig(
             upgrades=policy in {both, MigrationPolicy.UPGRADE},

@@ -236,7 +236,9 @@ class ConsumerManager:
             return self._leave(group, request, moment)
         change = self._change(group, request)
         told = _told(change.old, request)
-        self._patterns.check(told.subscribed_topic_regex or "")
+        pattern = told.subscribed_topic_regex or ""
+        self._patterns.check(pattern)
+        self._patterns.hear((request.group_id, pattern), request.sees, is_named=request.subscribed_regex is not None)
         records, current = self.advance(group, request.group_id, change, told, request.owned, moment)
         is_new = change.leads_to(current)
         self.await_member(request.group_id, change.member_id, told, current, moment, is_asked_now=is_new)

@@ -3,12 +3,15 @@
 A pattern that a member brings is resolved within its heartbeat if that takes one step; else it is work for the background, and
 the member has its topics some heartbeats later, as in Kafka.  A timer looks now and then for topics that have come or gone:
 each such change moves the group, so that topics which are made one after the other move it once, not each.
+
+A pattern matches what the member may describe that has named it last, as in Kafka (KAFKA-18813): with others, whoever may read a
+group would find the names of hidden topics letter by letter.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -18,13 +21,14 @@ from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.checks import TOPICS_MAX
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal
+from replog.coordinator.consumers.requests import Sees
 from replog.coordinator.consumers.targets import hash_of_topics, places_of
 from replog.coordinator.name_pattern import NamePattern
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.topic_view import TopicView
-from replog.errors import InvalidRegularExpressionError
+from replog.errors import BrokerNotAvailableError, InvalidRegularExpressionError
 from replog.metadata.persistent_map import difference
 
 PATTERNS_KEPT: Final = 200
@@ -35,6 +39,12 @@ STEP_COST: Final = 200_000
 """What one step may cost, in instructions of RE2: a millisecond or two, unless a single name takes longer."""
 NAME_COST: Final = 200
 """What a name costs beside RE2's work."""
+
+
+SEEN_AT_ONCE: Final = 500
+"""The names of which one step asks whether they may be described: a millisecond or two."""
+HEARD_MAX: Final = 10_000
+"""The patterns of groups of which it is known by whose rights they match."""
 
 
 class PatternScans:
@@ -167,11 +177,27 @@ class PatternKeeper:
         self._background = background
         self._scans = PatternScans(topics)
         self._busy: set[str] = set()  # the groups whose patterns are being resolved
+        self._heard: OrderedDict[tuple[str, str], Sees | None] = OrderedDict()  # by group and pattern
 
     def stop(self) -> None:
         """Forgets what is no part of the log."""
         self._scans.clear()
         self._busy.clear()
+        self._heard.clear()
+
+    def hear(self, key: tuple[str, str], sees: Sees | None, *, is_named: bool) -> None:
+        """Notes by whose rights the pattern of a group matches.
+
+        Args:
+            key: The group, and the pattern of the member that speaks; "" where it has none.
+            sees: What the member may describe; None: everything.
+            is_named: Whether it names the pattern now; one that it has named before stays with whoever was heard.
+        """
+        if key[1] and (is_named or key not in self._heard):
+            self._heard[key] = sees
+            self._heard.move_to_end(key)
+            if len(self._heard) > HEARD_MAX:
+                self._heard.popitem(last=False)
 
     def begin(self, group_id: str, moment: Moment) -> None:
         """Begins to look what the patterns of a group match, and does so again and again while it has some."""
@@ -223,11 +249,11 @@ class PatternKeeper:
                     f"the members of group {group_id!r} have {len(wanted)} patterns, and may have "
                     f"{self._config.max_patterns}: use one that another member has, or name the topics"
                 )
-            topics = self._scans.step(pattern)
-            if topics is None:
+            topics, sees = self._scans.step(pattern), self._heard.get((group_id, pattern))
+            if topics is None or (sees is not None and len(topics) > SEEN_AT_ONCE):
                 self._timers.set_if_none(PatternTimer(group_id), moment.now_ms)
             else:
-                found[pattern] = topics
+                found[pattern] = topics = topics if sees is None else frozenset(filter(sees, topics))
                 records.append(self._record(group_id, pattern, topics, moment))
                 self._timers.set_if_none(PatternTimer(group_id), moment.now_ms + self._config.pattern_refresh_ms)
         return found
@@ -236,17 +262,34 @@ class PatternKeeper:
         """Resolves all patterns of a group, each in as many steps as it takes, and sets the timer for the next time."""
         try:
             for pattern in sorted(self._wanted(group_id)):
-                with suppress(
-                    InvalidRegularExpressionError
-                ):  # the members that have it are told with their next heartbeats
+                # the members that have it are told with their next heartbeats; who may describe what is known soon
+                with suppress(InvalidRegularExpressionError, BrokerNotAvailableError):
                     while (topics := self._scans.step(pattern)) is None:
                         yield Outcome()
-                    yield Outcome(self._news(group_id, pattern, topics))
+                    seen = yield from self._seen(group_id, pattern, topics)
+                    yield Outcome(self._news(group_id, pattern, seen))
         finally:
             self._busy.discard(group_id)
         if self._wanted(group_id):
             due_ms = self._background.moment.now_ms + self._config.pattern_refresh_ms
             self._timers.set(PatternTimer(group_id), due_ms)
+
+    def _seen(self, group_id: str, pattern: str, topics: frozenset[str]) -> Generator[Outcome, None, frozenset[str]]:
+        """Returns the topics that the pattern matches by the rights of its member; none more where nobody was heard yet."""
+        key = group_id, pattern
+        if key not in self._heard and self._config.hides_topics:
+            group = self._groups.find(group_id)
+            return frozenset() if group is None else topics & group.patterns.get(pattern, frozenset())
+        sees = self._heard.get(key)
+        if sees is None:
+            return topics
+        seen: set[str] = set()
+        for number, name in enumerate(topics, 1):
+            if sees(name):
+                seen.add(name)
+            if number % SEEN_AT_ONCE == 0:
+                yield Outcome()
+        return frozenset(seen)
 
     def _wanted(self, group_id: str) -> Collection[str]:
         """Returns the patterns that members of a group have."""

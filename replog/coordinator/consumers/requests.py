@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeAlias
 
 from msgspec import Struct
 
 from replog.coordinator.assignors import Assignment
 from replog.waiting.asks import Asks
+
+Sees: TypeAlias = Callable[[str], bool]
+"""Whether somebody may describe the topic of a name."""
 
 
 class ConsumerHeartbeat(Asks["ConsumerHeartbeatResponse"], frozen=True):
@@ -19,6 +23,7 @@ class ConsumerHeartbeat(Asks["ConsumerHeartbeatResponse"], frozen=True):
         owned: The partitions that it reads.
         client_id: The name that the client gives itself.
         client_host: Where it connects from: the node that is asked sees that by itself.
+        sees: The function that says whether it may describe the topic of a name; None: it may describe all.
     """
 
     group_id: str
@@ -33,6 +38,7 @@ class ConsumerHeartbeat(Asks["ConsumerHeartbeatResponse"], frozen=True):
     owned: Assignment | None = None
     client_id: str = ""
     client_host: Annotated[str, "in process"] = ""
+    sees: Annotated[Sees | None, "in process"] = None
 
 
 class ConsumerHeartbeatResponse(Struct, frozen=True):

@@ -269,7 +269,10 @@ _KAFKAS: Final[Mapping[str, Right]] = {
             Inside(_DESCRIBE, _TOPIC, "each topic that members have or get: else the group is refused"),
         )
     ),
-    "consumer_group_heartbeat": Right((Need(_READ, _GROUP, _group), Need(_DESCRIBE, _TOPIC, _subscribed))),
+    "consumer_group_heartbeat": Right(
+        (Need(_READ, _GROUP, _group), Need(_DESCRIBE, _TOPIC, _subscribed)),
+        "a pattern matches what the member may describe that has named it last; the coordinator looks every ten seconds",
+    ),
     "join_group": Right((Inside(_READ, _GROUP, "the group"),)),
     "sync_group": _MEMBER,
     "heartbeat": _MEMBER,

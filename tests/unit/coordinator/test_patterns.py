@@ -124,6 +124,56 @@ def test_a_topic_that_comes_is_read_and_one_that_goes_is_not(host: Host, topics:
     assert written(host) == {"orders_.*": ["orders_asia", "orders_eu"]}
 
 
+def test_a_pattern_matches_what_its_member_may_describe(host: Host, topics: Topics) -> None:
+    """KAFKA-18813; trap: whoever may read a group found the names of hidden topics, a letter at a time."""
+    may, of_asia = {"orders_us"}, reads("orders_asia")
+    assert told(host, joining("a", "orders_.*", sees=may.__contains__)) == (1, reads("orders_us"))
+    topics.change(orders_asia=1)
+    pass_time(host, REFRESH_MS + 10)
+    assert told(host, beat("a", 1, sees=may.__contains__)) == (1, None)
+    may.add("orders_asia")
+    pass_time(host, REFRESH_MS + 10)
+    assert told(host, beat("a", 1)) == (2, {**reads("orders_us"), **of_asia})
+    may.remove("orders_us")
+    pass_time(host, REFRESH_MS + 10)
+    assert told(host, beat("a", 2, owned=of_asia)) == (3, of_asia)
+    assert written(host) == {"orders_.*": ["orders_asia"]}
+    told(host, joining("b", "orders_.*", sees=lambda _: True))
+    pass_time(host, REFRESH_MS + 10)
+    assert written(host) == {"orders_.*": ["orders_asia", "orders_eu", "orders_us"]}, "who has named it last"
+
+
+def test_the_next_coordinator_shows_nothing_more_before_it_has_heard_a_member(topics: Topics) -> None:
+    host = group_host(topics, GroupsConfig(consumers=ConsumersConfig(60_000, 5_000, hides_topics=True)))
+    host.lead()
+    told(host, joining("a", "orders_.*", sees={"orders_us"}.__contains__))
+    host.lead()
+    topics.change(orders_asia=1)
+    pass_time(host, REFRESH_MS + 10)
+    assert written(host) == {"orders_.*": ["orders_us"]}
+    told(host, beat("a", 1, sees={"orders_us", "orders_asia"}.__contains__))
+    pass_time(host, REFRESH_MS + 10)
+    assert written(host) == {"orders_.*": ["orders_asia", "orders_us"]}
+
+
+def test_rights_to_thousands_of_topics_are_asked_in_steps(
+    host: Host, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pattern_keeper, "SEEN_AT_ONCE", 2)
+    monkeypatch.setattr(pattern_keeper, "HEARD_MAX", 1)
+    asked: list[str] = []
+
+    def sees(name: str) -> bool:
+        asked.append(name)
+        return name != "payments"
+
+    assert told(host, joining("a", ".*", sees=sees)) == (1, {})
+    assert len(asked) == 2, "three topics are two steps, and none within a heartbeat"
+    pass_time(host, 10 * PAUSE_MS)
+    assert set(asked) == {"orders_eu", "orders_us", "payments"}
+    assert told(host, beat("a", 1, sees=sees))[1] == reads("orders_eu", "orders_us")
+
+
 def test_topics_that_come_one_after_the_other_move_the_group_once(host: Host, topics: Topics) -> None:
     told(host, joining("a", "orders_.*"))
     records = len(host.log)

@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 from kafka_node_kit import Served, serving
+from rights_kit import AllowedOnly, govern
 
+from replog.access.entries import AclOperation, ResourceKind
 from replog.errors import ErrorCode
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.consumer_group_heartbeat import (
@@ -121,3 +123,15 @@ async def test_a_heartbeat_that_is_wrong_says_what_is(it: Served) -> None:
     answer = await Member(it, "a").beat(member_epoch=4)
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert "there is no group 'g'" in (answer.error_message or "")
+
+
+async def test_a_pattern_shows_nobody_a_topic_that_is_hidden(it: Served) -> None:
+    """Trap: it told by the assignment whether a name is there, a letter at a time."""
+    pytest.importorskip("re2", reason="the extra replog[patterns] is not installed")
+    await it.create("secret")
+    group, reads = (AclOperation.READ, ResourceKind.GROUP, "g"), AclOperation.DESCRIBE
+    govern(it, AllowedOnly(group, (reads, ResourceKind.TOPIC, "t")))
+    member = Member(it, "m")
+    for pattern in ("secret|t", "s.*|t", ".*"):
+        answer = await member.beat(subscribed_topic_names=[], subscribed_topic_regex=pattern)
+        assert (answer.error_code, sorted(member.partitions)) == (ErrorCode.NONE, [0, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from uuid import UUID
 
 from replog.access.entries import AclOperation, ResourceKind
@@ -55,6 +56,7 @@ async def heartbeat(node: KafkaNode, request: Heartbeat, call: Call) -> Consumer
         None if owned is None else await beside(count, assignment_in, owned),
         call.client_id,
         call.client_host,
+        None if call.rights.is_open else partial(call.rights.sees, AclOperation.DESCRIBE, ResourceKind.TOPIC),
     )
     try:
         answer: ConsumerHeartbeatResponse = await node.coordinate(request.group_id, asked, TIMEOUT_MS)
