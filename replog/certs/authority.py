@@ -2,7 +2,7 @@
 
     DIR/ca.pem     the authority's certificate: what the others are given to believe it
     DIR/ca.key     its private key; whoever has it can be anybody
-    DIR/NAME.pem   private key (PKCS #8), certificate and authority of a node or a client, in one file
+    DIR/NAME.pem   private key (PKCS #8) and certificate of a node or a client, in one file
 
 One file is what Kafka's brokers and Java clients call a PEM store, and what OpenSSL, librdkafka and Python take as certificate and as
 key.  Files with a private key can be read by their owner only.  A file is never written over: a crash leaves a whole one or none.
@@ -128,7 +128,7 @@ def issue(
     if kind == "node":
         builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(hosts, node)), critical=False)
     certificate = _signed(builder, authority_key)
-    _write(path, _pem_of_key(key) + _pem(certificate) + _pem(authority), 0o600)
+    _write(path, _pem_of_key(key) + _pem(certificate), 0o600)
     return path
 
 

@@ -46,7 +46,7 @@ def node(
     cluster_id: ClusterId = None,
     days: Days = None,
 ) -> None:
-    """Make a certificate of a node: private key, certificate and authority in one PEM file.
+    """Make a certificate of a node: private key and certificate in one PEM file.
 
     With --node-id and --cluster-id it proves to other nodes which node of which cluster it is.
     """
@@ -97,7 +97,7 @@ def client(
     name: Annotated[str, typer.Option("--name", help="The name of the client, and of the file NAME.pem.")] = "client",
     days: Days = None,
 ) -> None:
-    """Make a certificate of a client: private key, certificate and authority in one PEM file."""
+    """Make a certificate of a client: private key and certificate in one PEM file."""
     from replog.certs.authority import CERTIFICATE_DAYS, issue
 
     path = issue(directory, name, "client", days=days or CERTIFICATE_DAYS)

@@ -9,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import pytest
@@ -74,6 +75,14 @@ def test_one_file_is_certificate_and_key(folder: Path) -> None:
     context.load_verify_locations(folder / "ca.pem")
     (known,) = context.get_ca_certs()
     assert known["notAfter"]
+
+
+@pytest.mark.parametrize("kind", ["node", "client"])
+def test_a_file_has_no_authority_that_the_other_side_has_to_know_anyway(
+    folder: Path, kind: Literal["node", "client"]
+) -> None:
+    (certificate,) = x509.load_pem_x509_certificates(issue(folder, "alone", kind).read_bytes())
+    assert certificate.subject != certificate.issuer
 
 
 def test_it_is_valid_as_long_as_asked_and_not_longer_than_the_authority(tmp_path: Path) -> None:
