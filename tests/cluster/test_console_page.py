@@ -21,6 +21,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOPIC = "orders"
 TOPICS_COUNT = 250
 
+BEGINS_OF_LONG_VALUES = """(() => {
+  const text = document.createRange(), begins = new Set();
+  for (const cell of document.querySelectorAll('td:not(:first-child)')) {
+    if (cell.firstChild?.nodeType !== Node.TEXT_NODE) continue;
+    text.selectNodeContents(cell);
+    const lines = [...text.getClientRects()];
+    if (lines.length > 1) lines.forEach(line => begins.add(Math.round(line.left - cell.getBoundingClientRect().left)));
+  }
+  return [...begins];
+})()"""
+"""How far to the right of its cell each line of a value begins that has several, in pixels, each number once."""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def page() -> AsyncIterator[str]:
@@ -150,5 +162,6 @@ async def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, pla
         await go(browser, place)
         await browser.until("document.querySelector('main td, main .record')")
         assert await browser.run("document.documentElement.scrollWidth <= innerWidth")
+        assert await browser.run(BEGINS_OF_LONG_VALUES) in ([], [0]), "each begins below its name"
     finally:
         await browser.size(1280, 800)
