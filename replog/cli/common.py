@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -144,6 +144,29 @@ def run(work: Coroutine[Any, Any, T], *, grace_s: float | None = GRACE_S) -> T:
             if interrupt.came:
                 raise KeyboardInterrupt from None
             raise
+
+
+def ask(
+    bootstrap_servers: str, work: Callable[[Admin], Coroutine[Any, Any, T]], words: str = "asking the brokers"
+) -> T:
+    """Runs the work of a command that needs an `Admin`, and returns its result.
+
+    Args:
+        bootstrap_servers: The brokers to ask first.
+        work: The work.
+        words: What is shown while it lasts; "": nothing, as the work shows something itself.
+
+    Raises:
+        ConfigError, BrokerNotAvailableError: `admin_of` raised it.
+        KeyboardInterrupt: Ctrl-C cancelled the work.
+    """
+
+    async def asking() -> T:
+        async with await admin_of(bootstrap_servers) as admin:
+            with waiting(words) if words else nullcontext():
+                return await work(admin)
+
+    return run(asking())
 
 
 def out_console() -> Console:

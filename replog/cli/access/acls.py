@@ -46,7 +46,8 @@ def list_acls(
 ) -> None:
     """Show the entries, each as a sentence that `add` and `remove` take."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    _show(common.run(_described(bootstrap_servers, _filter(principal, concerning))), as_json=as_json)
+    meant = _filter(principal, concerning)
+    _show(common.ask(bootstrap_servers, lambda admin: admin.describe_acls(meant)), as_json=as_json)
 
 
 @app.command("add")
@@ -60,12 +61,7 @@ def add(
     entries = _entries(sentences, is_literal=is_literal)
     bootstrap_servers = common.servers(bootstrap_servers, directory)
 
-    async def work() -> None:
-        async with await common.admin_of(bootstrap_servers) as admin:
-            with common.waiting("asking the controller"):
-                await admin.create_acls(entries)
-
-    common.run(work())
+    common.ask(bootstrap_servers, lambda admin: admin.create_acls(entries), "asking the controller")
     _show(entries, as_json=False)
 
 
@@ -91,12 +87,9 @@ def remove(
         filters = [AclFilter(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in entries]
     bootstrap_servers = common.servers(bootstrap_servers, directory)
 
-    async def work() -> tuple[AclEntry, ...]:
-        async with await common.admin_of(bootstrap_servers) as admin:
-            with common.waiting("asking the controller"):
-                return await admin.delete_acls(filters)
-
-    _show(common.run(work()), as_json=False)
+    _show(
+        common.ask(bootstrap_servers, lambda admin: admin.delete_acls(filters), "asking the controller"), as_json=False
+    )
 
 
 @app.command("test")
@@ -123,12 +116,6 @@ def ask(
         typer.echo(f"{'yes' if decision.is_allowed else 'no'}: {_why(decision, asked, entry)}")
     if not decision.is_allowed:
         raise typer.Exit(DENIED)
-
-
-async def _described(bootstrap_servers: str, meant: AclFilter) -> tuple[AclEntry, ...]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            return await admin.describe_acls(meant)
 
 
 async def _decision(bootstrap_servers: str, asked: AclQuestion) -> AclDecision:

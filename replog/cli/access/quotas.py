@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from replog.cli import common
-
-if TYPE_CHECKING:
-    from replog.client.protocol.questions.quotas import EntityQuotas
 
 app = typer.Typer(help="Show and change how much clients may take of the brokers.", no_args_is_help=True)
 
@@ -39,7 +36,7 @@ def list_quotas(
 ) -> None:
     """Show the quotas of all users, client ids and addresses."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    found = common.run(_list(bootstrap_servers))
+    found = common.ask(bootstrap_servers, lambda admin: admin.describe_quotas())
     for quotas in found:
         if as_json:
             typer.echo(common.json_line(quotas))
@@ -72,7 +69,8 @@ def set_quotas(
         raise typer.BadParameter(
             "name a user, a client id, both, or an address", param_hint="--user, --client-id, --ip"
         )
-    common.run(_set(bootstrap_servers, entity, dict(_limit(each) for each in limits)))
+    changed = dict(_limit(each) for each in limits)
+    common.ask(bootstrap_servers, lambda admin: admin.alter_quotas(entity, changed), "setting quotas")
     typer.echo("done")
 
 
@@ -88,15 +86,3 @@ def _limit(text: str) -> tuple[str, float | None]:
         return key, float(value) if value else None
     except ValueError:
         raise typer.BadParameter(f"{value!r} is no number", param_hint=key) from None
-
-
-async def _list(bootstrap_servers: str) -> tuple[EntityQuotas, ...]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            return await admin.describe_quotas()
-
-
-async def _set(bootstrap_servers: str, entity: dict[str, str | None], limits: dict[str, float | None]) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("setting quotas"):
-            await admin.alter_quotas(entity, limits)

@@ -10,8 +10,7 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from replog.client import Admin
     from replog.client.protocol.questions.delegation_tokens import HeldToken
 
 app = typer.Typer(help="Make, list, renew and expire delegation tokens (KIP-48).", no_args_is_help=True)
@@ -37,7 +36,12 @@ def create_token(
 ) -> None:
     """Make a token, and show it with its HMAC: a client logs in with both as name and password. Whoever has them is the owner."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    made = common.run(_create(bootstrap_servers, owner or None, renewer or (), max_lifetime_ms))
+    made = common.ask(
+        bootstrap_servers,
+        lambda admin: admin.create_delegation_token(
+            owner=owner or None, renewers=renewer or (), max_lifetime_ms=max_lifetime_ms
+        ),
+    )
     typer.echo(common.json_object(_shown(made) | {"hmac": made.hmac.reveal()}))
 
 
@@ -53,7 +57,7 @@ def list_tokens(
 ) -> None:
     """Show the tokens that you may know, without their HMACs, those that end first in front."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    tokens = common.run(_list(bootstrap_servers, user or None))
+    tokens = common.ask(bootstrap_servers, lambda admin: admin.describe_delegation_tokens(user or None))
     for each in tokens:
         if as_json:
             typer.echo(common.json_line(each.token))
@@ -76,7 +80,7 @@ def renew_token(
 ) -> None:
     """Let a token hold longer, up to its longest lifetime. Its owner and its renewers may."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    expiry_ms = common.run(_set_expiry(bootstrap_servers, token_id, period_ms, renews=True))
+    expiry_ms = common.ask(bootstrap_servers, lambda admin: _set_expiry(admin, token_id, period_ms, renews=True))
     typer.echo(f"token {token_id} expires {_time(expiry_ms)}")
 
 
@@ -91,7 +95,7 @@ def expire_token(
 ) -> None:
     """End a token, at once or soon: there are no new logins, and those that there are end when they have to be renewed."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    expiry_ms = common.run(_set_expiry(bootstrap_servers, token_id, period_ms, renews=False))
+    expiry_ms = common.ask(bootstrap_servers, lambda admin: _set_expiry(admin, token_id, period_ms, renews=False))
     typer.echo(f"token {token_id} expires {_time(expiry_ms)}" if period_ms else f"token {token_id} is expired")
 
 
@@ -114,28 +118,15 @@ def _time(wall_ms: int) -> str:
         return f"{wall_ms:,} ms after 1970"
 
 
-async def _create(
-    bootstrap_servers: str, owner: str | None, renewers: Sequence[str], max_lifetime_ms: int | None
-) -> HeldToken:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        return await admin.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms)
-
-
-async def _list(bootstrap_servers: str, users: Sequence[str] | None) -> Sequence[HeldToken]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        return await admin.describe_delegation_tokens(users)
-
-
-async def _set_expiry(bootstrap_servers: str, token_id: str, period_ms: int | None, *, renews: bool) -> int:
+async def _set_expiry(admin: Admin, token_id: str, period_ms: int | None, *, renews: bool) -> int:
     """Sets when a token ends, whose HMAC the cluster tells: on a command line others could read it."""
     from replog.errors import DelegationTokenNotFoundError
 
-    async with await common.admin_of(bootstrap_servers) as admin:
-        tokens = await admin.describe_delegation_tokens()
-        held = next((each for each in tokens if each.token.token_id == token_id), None)
-        if held is None:
-            raise DelegationTokenNotFoundError(
-                f"there is no delegation token {token_id} that you may know; `replog tokens list` shows them"
-            )
-        change = admin.renew_delegation_token if renews else admin.expire_delegation_token
-        return await change(held.hmac, period_ms=period_ms)
+    tokens = await admin.describe_delegation_tokens()
+    held = next((each for each in tokens if each.token.token_id == token_id), None)
+    if held is None:
+        raise DelegationTokenNotFoundError(
+            f"there is no delegation token {token_id} that you may know; `replog tokens list` shows them"
+        )
+    change = admin.renew_delegation_token if renews else admin.expire_delegation_token
+    return await change(held.hmac, period_ms=period_ms)

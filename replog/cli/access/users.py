@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from replog.cli import common
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 app = typer.Typer(help="List, add and remove users that log in by a password (SCRAM).", no_args_is_help=True)
 
@@ -29,7 +26,7 @@ def list_users(
 ) -> None:
     """Show the users, the mechanisms by which they log in, and how often their passwords are hashed."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    users = common.run(_list(bootstrap_servers))
+    users = common.ask(bootstrap_servers, lambda admin: admin.list_users())
     if as_json:
         typer.echo(common.json_object(dict(users)))
         return
@@ -60,7 +57,9 @@ def add_user(
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     chosen = tuple(mechanism or ("SCRAM-SHA-256", "SCRAM-SHA-512"))
     password = _password(user, password_file)
-    common.run(_add(bootstrap_servers, user, password, chosen, iterations))
+    common.ask(
+        bootstrap_servers, lambda admin: admin.set_password(user, password, mechanisms=chosen, iterations=iterations)
+    )
     typer.echo(f"user {user} logs in by {', '.join(chosen)}")
 
 
@@ -72,7 +71,7 @@ def remove_user(
 ) -> None:
     """Remove a user: there are no new logins, and those that there are end when they have to be renewed."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_remove(bootstrap_servers, user))
+    common.ask(bootstrap_servers, lambda admin: admin.remove_user(user))
     typer.echo(f"user {user} is removed")
 
 
@@ -102,18 +101,3 @@ def _password(user: str, file: Path | None) -> str:
             "--password-file", str(file), f"the first line of {file} has {len(password)} characters, not 1 to 1,024"
         )
     return password
-
-
-async def _list(bootstrap_servers: str) -> Mapping[str, Mapping[str, int]]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        return await admin.list_users()
-
-
-async def _add(bootstrap_servers: str, user: str, password: str, mechanisms: Sequence[str], iterations: int) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        await admin.set_password(user, password, mechanisms=mechanisms, iterations=iterations)
-
-
-async def _remove(bootstrap_servers: str, user: str) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        await admin.remove_user(user)

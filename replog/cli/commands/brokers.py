@@ -29,7 +29,7 @@ def list_brokers(
 ) -> None:
     """Show the registered brokers with what they lead and hold."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    metadata = common.run(_metadata(bootstrap_servers))
+    metadata = common.ask(bootstrap_servers, lambda admin: admin.describe_cluster())
     if as_json:
         from replog.client.cluster.addresses import address_of
 
@@ -64,14 +64,8 @@ def unregister(
 ) -> None:
     """Forget a stopped broker that holds no replicas."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_unregister(bootstrap_servers, broker_id))
+    common.ask(bootstrap_servers, lambda admin: admin.unregister_broker(broker_id), f"unregistering broker {broker_id}")
     typer.echo(f"broker {broker_id} is forgotten")
-
-
-async def _metadata(bootstrap_servers: str) -> ClusterMetadata:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            return await admin.describe_cluster()
 
 
 async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bool) -> int:
@@ -112,12 +106,6 @@ def require_room(metadata: ClusterMetadata, broker_id: int) -> None:
             f"their partitions need more brokers than the {others} others in use. Start another broker, move them to fewer "
             f"with `replog topics reassign`, or end it with `replog brokers drain {broker_id} --undo`"
         )
-
-
-async def _unregister(bootstrap_servers: str, broker_id: int) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"unregistering broker {broker_id}"):
-            await admin.unregister_broker(broker_id)
 
 
 def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:

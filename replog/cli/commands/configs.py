@@ -40,7 +40,8 @@ def get(
 ) -> None:
     """Show the values in force and where each comes from."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    found = common.run(_get(bootstrap_servers, _resource(topic, broker)))
+    resource = _resource(topic, broker)
+    found = common.ask(bootstrap_servers, lambda admin: admin.describe_configs(resource))
     _print(found, keys, as_json=as_json)
 
 
@@ -86,7 +87,11 @@ def set_configs(
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     values = {key: value or None for key, value in common.key_values(configs, "configs set").items()}
     resource = _resource(topic, broker)
-    common.run(_set(bootstrap_servers, resource, values, validate_only=validate_only))
+    common.ask(
+        bootstrap_servers,
+        lambda admin: admin.alter_configs(resource, values, validate_only=validate_only),
+        "changing the configuration",
+    )
     for key, value in values.items():
         what = f"{key}={value}" if value is not None else f"{key} removed"
         typer.echo(f"valid: {what}" if validate_only else what)
@@ -122,27 +127,7 @@ def _of_local_node(bootstrap_servers: str, directory: Path, node_id: int) -> tup
 
 
 def _of_node(bootstrap_servers: str, node: int | str) -> tuple[ConfigDescription, ...]:
-    return common.run(_describe_node(bootstrap_servers, node))
-
-
-async def _describe_node(bootstrap_servers: str, node: int | str) -> tuple[ConfigDescription, ...]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the node"):
-            return await admin.describe_node_configs(node)
-
-
-async def _get(bootstrap_servers: str, resource: tuple[ResourceType, str]) -> tuple[ConfigDescription, ...]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            return await admin.describe_configs(resource)
-
-
-async def _set(
-    bootstrap_servers: str, resource: tuple[ResourceType, str], values: dict[str, str | None], *, validate_only: bool
-) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("changing the configuration"):
-            await admin.alter_configs(resource, values, validate_only=validate_only)
+    return common.ask(bootstrap_servers, lambda admin: admin.describe_node_configs(node), "asking the node")
 
 
 def _chosen(found: tuple[ConfigDescription, ...], keys: list[str]) -> tuple[ConfigDescription, ...]:

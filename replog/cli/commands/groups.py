@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from replog.cli.views.group_reset import OffsetChange, Target
-    from replog.client import Admin, GroupDescription, PartitionLag, TopicPartition
+    from replog.client import Admin, PartitionLag, TopicPartition
     from replog.errors import ReplogError
 
 app = typer.Typer(help="List and describe consumer groups, see how far they are, and change it.", no_args_is_help=True)
@@ -76,7 +76,9 @@ def describe(
 
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     console = common.out_console()
-    for group in common.run(_described(bootstrap_servers, names)).values():
+    for group in common.ask(
+        bootstrap_servers, lambda admin: admin.describe_groups(names), "asking the coordinators"
+    ).values():
         if as_json:
             typer.echo(common.json_line(group))
             continue
@@ -109,9 +111,9 @@ def lag(
         )
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     if watch:
-        common.run(_watch_lag(bootstrap_servers, names, interval, as_json=as_json))
+        common.ask(bootstrap_servers, lambda admin: _watch_lag(admin, names, interval, as_json=as_json), "")
         return
-    found = common.run(_lag(bootstrap_servers, names))
+    found = common.ask(bootstrap_servers, lambda admin: _lags_of(admin, names))
     if prometheus:
         typer.echo("\n".join(view.lag_metrics(found)))
     else:
@@ -188,7 +190,7 @@ def delete(
 ) -> None:
     """Delete groups without members, with their offsets."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    outcomes = common.run(_delete(bootstrap_servers, names))
+    outcomes = common.ask(bootstrap_servers, lambda admin: admin.delete_groups(names), "asking the coordinators")
     _show_outcomes([(name, {"group_id": name}, error) for name, error in outcomes.items()], as_json=as_json)
 
 
@@ -202,7 +204,9 @@ def delete_offsets(
 ) -> None:
     """Delete what a group has committed of topics that no member reads."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    outcomes = common.run(_delete_offsets(bootstrap_servers, name, topics))
+    outcomes = common.ask(
+        bootstrap_servers, lambda admin: _delete_offsets(admin, name, topics), "asking the coordinator"
+    )
     rows = [
         (f"the offset of {each}", {"topic": each.topic, "partition": each.partition}, error)
         for each, error in outcomes.items()
@@ -213,52 +217,29 @@ def delete_offsets(
 # ---- asking ------------------------------------------------------------------------------------------------------------
 
 
-async def _described(bootstrap_servers: str, names: Sequence[str]) -> dict[str, GroupDescription]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the coordinators"):
-            return await admin.describe_groups(names)
-
-
-async def _lag(bootstrap_servers: str, names: Sequence[str]) -> Lags:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            return await _lags_of(admin, names)
-
-
 async def _lags_of(admin: Admin, names: Sequence[str]) -> Lags:
     return {name: await admin.group_lag(name) for name in dict.fromkeys(names)}
 
 
-async def _watch_lag(bootstrap_servers: str, names: Sequence[str], interval_s: float, *, as_json: bool) -> None:
+async def _watch_lag(admin: Admin, names: Sequence[str], interval_s: float, *, as_json: bool) -> None:
     """Looks again and again until Ctrl-C; brokers that do not answer for a while are told of."""
     from replog.errors import RetriableError
 
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with _looks(as_json=as_json) as show:
-            while True:
-                try:
-                    show(await _lags_of(admin, names))
-                except RetriableError as error:
-                    tell(f"error: {error}")
-                await asyncio.sleep(interval_s)
+    with _looks(as_json=as_json) as show:
+        while True:
+            try:
+                show(await _lags_of(admin, names))
+            except RetriableError as error:
+                tell(f"error: {error}")
+            await asyncio.sleep(interval_s)
 
 
-async def _delete(bootstrap_servers: str, names: Sequence[str]) -> dict[str, ReplogError | None]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the coordinators"):
-            return await admin.delete_groups(names)
-
-
-async def _delete_offsets(
-    bootstrap_servers: str, name: str, topics: Sequence[str]
-) -> dict[TopicPartition, ReplogError | None]:
+async def _delete_offsets(admin: Admin, name: str, topics: Sequence[str]) -> dict[TopicPartition, ReplogError | None]:
     from replog.cli.views import group_reset
 
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the coordinator"):
-            committed = await admin.group_offsets(name)
-            partitions = group_reset.committed_partitions(topics, committed)
-            return await admin.delete_group_offsets(name, partitions)
+    committed = await admin.group_offsets(name)
+    partitions = group_reset.committed_partitions(topics, committed)
+    return await admin.delete_group_offsets(name, partitions)
 
 
 async def _reset(

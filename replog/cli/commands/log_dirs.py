@@ -11,6 +11,7 @@ from replog.cli import common
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from replog.client import Admin
     from replog.rpc.node_messages import LogDir
 
 app = typer.Typer(help="Look at the log directories of brokers, and move replicas between them.", no_args_is_help=True)
@@ -30,7 +31,7 @@ def describe(
 ) -> None:
     """Show the log directories of brokers, their replicas, and how far moves are."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    for broker_id, directories in common.run(_describe(bootstrap_servers, broker)).items():
+    for broker_id, directories in common.ask(bootstrap_servers, lambda admin: _describe(admin, broker)).items():
         for log_dir in directories:
             if as_json:
                 typer.echo(common.json_line(log_dir, broker_id=broker_id))
@@ -49,7 +50,11 @@ def move(
 ) -> None:
     """Move a replica to another log directory of its broker, while it is used."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_move(bootstrap_servers, topic, partition, broker, to))
+    common.ask(
+        bootstrap_servers,
+        lambda admin: admin.move_replica(topic, partition, broker=broker, path=to),
+        "asking the broker",
+    )
     typer.echo(f"{topic}-{partition} moves to {to} on broker {broker}; `replog log-dirs describe` says how far it is")
 
 
@@ -72,15 +77,7 @@ def lines(broker_id: int, directory: LogDir) -> Iterator[str]:
         yield f"  {one.topic}-{one.partition_id} moves here: {how_far}"
 
 
-async def _describe(bootstrap_servers: str, broker: int) -> Mapping[int, tuple[LogDir, ...]]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            metadata = await admin.describe_cluster()
-            wanted = [one.broker_id for one in metadata.brokers if not one.fenced] if broker < 0 else [broker]
-            return {broker_id: await admin.describe_log_dirs(broker_id) for broker_id in wanted}
-
-
-async def _move(bootstrap_servers: str, topic: str, partition: int, broker: int, path: str) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the broker"):
-            await admin.move_replica(topic, partition, broker=broker, path=path)
+async def _describe(admin: Admin, broker: int) -> Mapping[int, tuple[LogDir, ...]]:
+    metadata = await admin.describe_cluster()
+    wanted = [one.broker_id for one in metadata.brokers if not one.fenced] if broker < 0 else [broker]
+    return {broker_id: await admin.describe_log_dirs(broker_id) for broker_id in wanted}

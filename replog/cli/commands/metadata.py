@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,6 @@ from replog.cli import common
 
 if TYPE_CHECKING:
     from replog.cli.metadata.shell import MetadataShell
-    from replog.client.protocol.questions.cluster import FeatureRange
 
 app = typer.Typer(help="Look into the cluster's metadata, now or at any offset, and check it.", no_args_is_help=True)
 features_app = typer.Typer(
@@ -137,18 +135,13 @@ def describe_features(
     """Show the level of each feature that is in force, and the levels that the asked broker knows."""
     from replog.cli.terminal.grid import Grid
 
-    found = common.run(_described(common.servers(bootstrap_servers, directory)))
+    found = common.ask(common.servers(bootstrap_servers, directory), lambda admin: admin.describe_features())
     if as_json:
         for name, one in found.items():
             typer.echo(common.json_line(one, feature=name))
         return
     rows = [(name, str(one.level), str(one.min_level), str(one.max_level)) for name, one in found.items()]
     common.out_console().print(Grid(("feature", ">level", ">lowest", ">highest"), rows))
-
-
-async def _described(bootstrap_servers: str) -> Mapping[str, FeatureRange]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        return await admin.describe_features()
 
 
 @features_app.command("upgrade")
@@ -166,7 +159,7 @@ def upgrade(
     """
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     levels = levels_of(features or [])
-    common.run(_change(bootstrap_servers, levels))
+    common.ask(bootstrap_servers, lambda admin: admin.update_features(levels), "changing levels")
     for name, level in levels.items():
         typer.echo(f"{name} is at level {level}")
 
@@ -186,7 +179,7 @@ def downgrade(
     """
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     levels = levels_of(features)
-    common.run(_change(bootstrap_servers, levels, allow_downgrade=True))
+    common.ask(bootstrap_servers, lambda admin: admin.update_features(levels, allow_downgrade=True), "changing levels")
     for name, level in levels.items():
         typer.echo(f"{name} is at level {level}")
 
@@ -210,9 +203,3 @@ def levels_of(features: list[str]) -> dict[str, int]:
             )
         levels[name] = int(text)
     return levels
-
-
-async def _change(bootstrap_servers: str, levels: Mapping[str, int], *, allow_downgrade: bool = False) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("changing levels"):
-            await admin.update_features(levels, allow_downgrade=allow_downgrade)

@@ -33,7 +33,12 @@ def describe(
 ) -> None:
     """Show epochs, offsets, in-sync replicas, and how far behind each replica is."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    found = common.run(_describe(bootstrap_servers, *partition_name(name)))
+    topic, number = partition_name(name)
+    found = common.ask(
+        bootstrap_servers,
+        lambda admin: admin.describe_partition(topic, number, visible_within_ms=VISIBLE_WITHIN_MS),
+        "asking the replicas",
+    )
     if as_json:
         typer.echo(common.json_line(found))
         return
@@ -54,12 +59,6 @@ def partition_name(text: str) -> tuple[str, int]:
     if not topic or not (number.isascii() and number.isdecimal() and int(number) <= common.INT_MAX):
         raise UsageError("TOPIC-P", text, f'"{text}" is not TOPIC-P, such as flights-0')
     return topic, int(number)
-
-
-async def _describe(bootstrap_servers: str, topic: str, partition_id: int) -> PartitionDescription:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the replicas"):
-            return await admin.describe_partition(topic, partition_id, visible_within_ms=VISIBLE_WITHIN_MS)
 
 
 def summary(found: PartitionDescription) -> list[str]:

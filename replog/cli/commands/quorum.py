@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from replog.client import Admin
     from replog.rpc.node_messages import DescribeQuorumResponse, QuorumMember
 
 app = typer.Typer(help="Look at the metadata quorum and change its voters.", no_args_is_help=True)
@@ -35,7 +36,7 @@ def describe(
 ) -> None:
     """Show the leader, the voters and the observers, with how far behind each is."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    quorum = common.run(_describe(bootstrap_servers))
+    quorum = common.ask(bootstrap_servers, lambda admin: admin.describe_quorum(), "asking the quorum")
     if as_json:
         typer.echo(common.json_line(quorum))
         return
@@ -63,7 +64,9 @@ def add_voter(
 ) -> None:
     """Let a node vote that follows the metadata log and has caught up."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_add(bootstrap_servers, voter_id, directory_id, endpoint))
+    common.ask(
+        bootstrap_servers, lambda admin: _add(admin, voter_id, directory_id, endpoint), f"adding voter {voter_id}"
+    )
     typer.echo(f"node {voter_id} votes")
 
 
@@ -78,31 +81,27 @@ def remove_voter(
 ) -> None:
     """Take a node's vote away; it may go on as an observer."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_remove(bootstrap_servers, voter_id, directory_id))
+    common.ask(
+        bootstrap_servers,
+        lambda admin: admin.remove_voter(voter_id, directory_id, timeout_ms=CHANGE_TIMEOUT_MS),
+        f"removing voter {voter_id}",
+    )
     typer.echo(f"node {voter_id} no longer votes")
 
 
-async def _describe(bootstrap_servers: str) -> DescribeQuorumResponse:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the quorum"):
-            return await admin.describe_quorum()
-
-
-async def _add(bootstrap_servers: str, voter_id: int, directory_id: UUID | None, endpoint: str) -> None:
+async def _add(admin: Admin, voter_id: int, directory_id: UUID | None, endpoint: str) -> None:
     from replog.errors import InvalidRequestError
 
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"adding voter {voter_id}"):
-            quorum = await admin.describe_quorum()
-            directory_id = _directory_to_add(quorum.members, voter_id, directory_id)
-            if not endpoint:
-                brokers = (await admin.describe_cluster()).brokers
-                endpoint = next((f"{b.host}:{b.port}" for b in brokers if b.broker_id == voter_id), "")
-            if not endpoint:
-                raise InvalidRequestError(
-                    f"node {voter_id} is no registered broker: say with --endpoint where other nodes reach it"
-                )
-            await admin.add_voter(voter_id, directory_id, endpoint, timeout_ms=CHANGE_TIMEOUT_MS)
+    quorum = await admin.describe_quorum()
+    directory_id = _directory_to_add(quorum.members, voter_id, directory_id)
+    if not endpoint:
+        brokers = (await admin.describe_cluster()).brokers
+        endpoint = next((f"{b.host}:{b.port}" for b in brokers if b.broker_id == voter_id), "")
+    if not endpoint:
+        raise InvalidRequestError(
+            f"node {voter_id} is no registered broker: say with --endpoint where other nodes reach it"
+        )
+    await admin.add_voter(voter_id, directory_id, endpoint, timeout_ms=CHANGE_TIMEOUT_MS)
 
 
 def _directory_to_add(members: Sequence[QuorumMember], voter_id: int, directory_id: UUID | None) -> UUID:
@@ -146,12 +145,6 @@ def _only_directory(voter_id: int, observers: list[QuorumMember]) -> UUID:
             "controller.quorum.voters, and wait until `replog quorum describe` shows it as an observer"
         )
     raise InvalidRequestError(f"node {voter_id} follows with {len(ids)} directories: name one with --directory-id")
-
-
-async def _remove(bootstrap_servers: str, voter_id: int, directory_id: UUID | None) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"removing voter {voter_id}"):
-            await admin.remove_voter(voter_id, directory_id, timeout_ms=CHANGE_TIMEOUT_MS)
 
 
 def summary(quorum: DescribeQuorumResponse) -> list[str]:

@@ -52,7 +52,9 @@ def alter(
 ) -> None:
     """Give a topic more partitions.  Keys go to other partitions from then on."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_alter(bootstrap_servers, name, partitions))
+    common.ask(
+        bootstrap_servers, lambda admin: admin.create_partitions(name, partitions), f"adding partitions to {name}"
+    )
     typer.echo(f"{name} has {common.counted(partitions, 'partition')}")
 
 
@@ -76,7 +78,9 @@ def elect_leaders(
     if partition >= 0 and not topic:
         raise UsageError("--partition", partition, "--partition needs --topic: each topic has its own")
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    results = common.run(_elect(bootstrap_servers, topic, partition, unclean=unclean))
+    results = common.ask(
+        bootstrap_servers, lambda admin: _elect(admin, topic, partition, unclean=unclean), "electing leaders"
+    )
     if not _report(results, "elected"):
         typer.echo("every partition has the leader it should have")
 
@@ -112,7 +116,9 @@ def reassign(
     if [generate, execute, verify, cancel].count(True) != 1:
         raise UsageError("reassign", "", "say one of --generate, --execute, --verify and --cancel")
     if generate:
-        typer.echo(common.run(_generate(bootstrap_servers, _names(topics), _numbers(brokers))))
+        named, numbers = _names(topics), _numbers(brokers)
+        metadata = common.ask(bootstrap_servers, lambda admin: admin.describe_cluster())
+        typer.echo(plan_text(proposed_plan(metadata, named, numbers)))
         return
     if plan is None:
         raise UsageError("PLAN", "", "name the file with the plan; `--generate` prints one")
@@ -122,7 +128,9 @@ def reassign(
             raise typer.Exit(1)
         return
     moves: Mapping[Key, tuple[int, ...] | None] = wanted if execute else dict.fromkeys(wanted)
-    results = common.run(_reassign(bootstrap_servers, moves, throttle if execute else 0))
+    results = common.ask(
+        bootstrap_servers, lambda admin: _reassign(admin, moves, throttle if execute else 0), "asking the controller"
+    )
     _report(results, "moves" if execute else "canceled")
 
 
@@ -188,20 +196,12 @@ def proposed_plan(
     return plan
 
 
-async def _alter(bootstrap_servers: str, name: str, partitions: int) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"adding partitions to {name}"):
-            await admin.create_partitions(name, partitions)
-
-
-async def _elect(bootstrap_servers: str, topic: str, partition: int, *, unclean: bool) -> tuple[PartitionResult, ...]:
+async def _elect(admin: Admin, topic: str, partition: int, *, unclean: bool) -> tuple[PartitionResult, ...]:
     from replog.metadata.records import ElectionType
 
     election_type = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("electing leaders"):
-            chosen = await _partitions_of(admin, topic, partition)
-            return await admin.elect_leaders(chosen, election_type=election_type)
+    chosen = await _partitions_of(admin, topic, partition)
+    return await admin.elect_leaders(chosen, election_type=election_type)
 
 
 async def _partitions_of(admin: Admin, topic: str, partition: int) -> list[Key] | None:
@@ -211,11 +211,6 @@ async def _partitions_of(admin: Admin, topic: str, partition: int) -> list[Key] 
         return [(topic, partition)]
     info = (await admin.describe_topics([topic]))[topic]
     return [(topic, one.partition_id) for one in info.partitions]
-
-
-async def _generate(bootstrap_servers: str, topics: tuple[str, ...], brokers: tuple[int, ...]) -> str:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        return plan_text(proposed_plan(await admin.describe_cluster(), topics, brokers))
 
 
 async def _verify(bootstrap_servers: str, wanted: Mapping[Key, tuple[int, ...]], *, watch: bool, as_json: bool) -> bool:
@@ -260,14 +255,12 @@ def _shown(*, watch: bool, as_json: bool) -> Iterator[Callable[[Sequence[Verifie
 
 
 async def _reassign(
-    bootstrap_servers: str, moves: Mapping[Key, tuple[int, ...] | None], throttle: int
+    admin: Admin, moves: Mapping[Key, tuple[int, ...] | None], throttle: int
 ) -> tuple[PartitionResult, ...]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the controller"):
-            if throttle:
-                await _require_throttles(admin)
-                await _set_throttle(admin, throttle)
-            return await admin.reassign_partitions(moves)
+    if throttle:
+        await _require_throttles(admin)
+        await _set_throttle(admin, throttle)
+    return await admin.reassign_partitions(moves)
 
 
 async def _require_throttles(admin: Admin) -> None:

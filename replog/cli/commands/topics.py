@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from replog.cli.checks.topic_figures import PartitionOffsets, TopicSize
-    from replog.client import TopicPartition
+    from replog.client import Admin
     from replog.controller.requests import NewTopic
     from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
@@ -74,8 +74,11 @@ def create(
     configs = common.key_values(config or [], "--config")
     if assign is not None and (partitions, replication_factor) != (-1, -1):
         raise typer.BadParameter("--assign says how many partitions and replicas there are: leave out the two counts")
-    topic, brokers = common.run(
-        _create(bootstrap_servers, NewTopic(name, partitions, replication_factor, assigned(assign)), configs)
+    wanted = NewTopic(name, partitions, replication_factor, assigned(assign))
+    topic, brokers = common.ask(
+        bootstrap_servers,
+        lambda admin: _create(admin, wanted, configs),
+        f"creating {name}",
     )
     replicas = len(topic.partitions[0].replicas)
     typer.echo(
@@ -106,7 +109,7 @@ def list_topics(
     if sizes or rates:
         _print_figures(*common.run(_figures(bootstrap_servers, sizes=sizes, rates=rates)), as_json=as_json)
         return
-    topics, _ = common.run(_described(bootstrap_servers, None, wants_min_isr=False))
+    topics, _ = common.ask(bootstrap_servers, lambda admin: _described(admin, None, wants_min_isr=False))
     for topic in topics:
         typer.echo(_summary_json(topic) if as_json else topic.name)
 
@@ -134,8 +137,12 @@ def describe(
     """Show partitions with leaders, leader epochs, replicas and in-sync replicas; of several filters, what fits any."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     filters = Filters(under_replicated=under_replicated, under_min_isr=under_min_isr, unavailable=unavailable)
-    topics, default_min_isr = common.run(_described(bootstrap_servers, name, wants_min_isr=under_min_isr))
-    places = common.run(_offsets(bootstrap_servers, topics)) if offsets else None
+    topics, default_min_isr = common.ask(
+        bootstrap_servers, lambda admin: _described(admin, name, wants_min_isr=under_min_isr)
+    )
+    places = (
+        common.ask(bootstrap_servers, lambda admin: _offsets(admin, topics), "asking the leaders") if offsets else None
+    )
     console = common.out_console()
     shown = 0
     for topic in topics:
@@ -161,7 +168,7 @@ def delete(
 ) -> None:
     """Delete a topic with all its records."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    common.run(_delete(bootstrap_servers, name))
+    common.ask(bootstrap_servers, lambda admin: admin.delete_topic(name), f"deleting {name}")
     typer.echo(f"deleted {name}")
 
 
@@ -179,7 +186,9 @@ def delete_records(
     """Delete the records below an offset, on all replicas that are up."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     offsets = dict(_partition_offset(text) for text in partitions)
-    for partition, low_watermark in common.run(_delete_records(bootstrap_servers, offsets)).items():
+    for partition, low_watermark in common.ask(
+        bootstrap_servers, lambda admin: admin.delete_records(offsets), "deleting records"
+    ).items():
         typer.echo(f"{partition} starts at {low_watermark}")
 
 
@@ -191,12 +200,6 @@ def _partition_offset(text: str) -> tuple[tuple[str, int], int]:
     ):
         raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION=OFFSET, such as flights-0=1000 or flights-0=end")
     return (topic, int(partition)), -1 if offset == "end" else int(offset)
-
-
-async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("deleting records"):
-            return await admin.delete_records(offsets)
 
 
 def assigned(text: str | None) -> tuple[tuple[int, ...], ...]:
@@ -215,41 +218,31 @@ def assigned(text: str | None) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(map(int, part)) for part in partitions)
 
 
-async def _create(bootstrap_servers: str, wanted: NewTopic, configs: dict[str, str]) -> tuple[TopicInfo, int]:
+async def _create(admin: Admin, wanted: NewTopic, configs: dict[str, str]) -> tuple[TopicInfo, int]:
     """Creates a topic; returns it, and how many brokers there are."""
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"creating {wanted.name}"):
-            topic = await admin.create_topic(
-                wanted.name,
-                wanted.num_partitions,
-                wanted.replication_factor,
-                configs,
-                assignments=wanted.assignments,
-            )
-            return topic, len((await admin.describe_cluster()).brokers)
+    topic = await admin.create_topic(
+        wanted.name,
+        wanted.num_partitions,
+        wanted.replication_factor,
+        configs,
+        assignments=wanted.assignments,
+    )
+    return topic, len((await admin.describe_cluster()).brokers)
 
 
-async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
+async def _described(admin: Admin, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
     """Asks for one topic, or all by name, and for the brokers' min.insync.replicas where it is wanted (else 1)."""
     from replog.client.admin.health import default_min_insync_replicas, with_min_insync_replicas
     from replog.client.cluster.image import are_kafkas
 
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the brokers"):
-            default = await default_min_insync_replicas(admin) if wants_min_isr else 1
-            if name is not None:
-                topics = list((await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)).values())
-            else:
-                topics = sorted((await admin.describe_cluster()).topics, key=lambda topic: topic.name)
-            if wants_min_isr and are_kafkas((await admin.describe_cluster()).brokers):
-                topics = list(await with_min_insync_replicas(admin, topics))
-            return topics, default
-
-
-async def _delete(bootstrap_servers: str, name: str) -> None:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"deleting {name}"):
-            await admin.delete_topic(name)
+    default = await default_min_insync_replicas(admin) if wants_min_isr else 1
+    if name is not None:
+        topics = list((await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)).values())
+    else:
+        topics = sorted((await admin.describe_cluster()).topics, key=lambda topic: topic.name)
+    if wants_min_isr and are_kafkas((await admin.describe_cluster()).brokers):
+        topics = list(await with_min_insync_replicas(admin, topics))
+    return topics, default
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -334,12 +327,10 @@ def _place_texts(place: PartitionOffsets) -> tuple[str, str, str]:
     return start, end, f"{place.former_epoch}, to {place.former_epoch_end_offset}"
 
 
-async def _offsets(bootstrap_servers: str, topics: list[TopicInfo]) -> Mapping[tuple[str, int], PartitionOffsets]:
+async def _offsets(admin: Admin, topics: list[TopicInfo]) -> Mapping[tuple[str, int], PartitionOffsets]:
     from replog.cli.checks.topic_figures import offsets
 
-    async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("asking the leaders"):
-            return await offsets(admin, topics)
+    return await offsets(admin, topics)
 
 
 async def _figures(

@@ -12,7 +12,7 @@ from replog.cli import client_config, common
 from replog.cli.errors import UsageError, tell
 
 if TYPE_CHECKING:
-    from replog.client import HangingTransaction, TransactionDetails, TransactionListing
+    from replog.client import HangingTransaction
     from replog.spark.sink.once.settling import Ended
 
 app = typer.Typer(
@@ -52,14 +52,12 @@ def list_transactions(
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     open_ms = -1 if open_for is None else duration_ms(open_for, "--open-for")
 
-    async def work() -> tuple[TransactionListing, ...]:
-        async with await common.admin_of(bootstrap_servers) as admin:
-            with common.waiting("asking the brokers"):
-                return await admin.list_transactions(
-                    states=state or (), producer_ids=producer_id or (), open_longer_than_ms=open_ms, pattern=pattern
-                )
-
-    found = common.run(work())
+    found = common.ask(
+        bootstrap_servers,
+        lambda admin: admin.list_transactions(
+            states=state or (), producer_ids=producer_id or (), open_longer_than_ms=open_ms, pattern=pattern
+        ),
+    )
     lines = map(common.json_line, found[:limit]) if as_json else view.listed(found[:limit])
     if found:
         typer.echo("\n".join(lines))
@@ -82,12 +80,9 @@ def describe(
 
     bootstrap_servers = common.servers(bootstrap_servers, directory)
 
-    async def work() -> dict[str, TransactionDetails]:
-        async with await common.admin_of(bootstrap_servers) as admin:
-            with common.waiting("asking the coordinators"):
-                return await admin.describe_transactions(names)
-
-    for found in common.run(work()).values():
+    for found in common.ask(
+        bootstrap_servers, lambda admin: admin.describe_transactions(names), "asking the coordinators"
+    ).values():
         now_ms = time.time_ns() // 1_000_000
         for line in [view.as_json(found)] if as_json else view.described(found, now_ms):
             typer.echo(line)
@@ -227,12 +222,7 @@ def _abort_id(bootstrap_servers: str, name: str, *, as_json: bool) -> None:
             f"`replog transactions abort --query {writer}` commits what is decided, and aborts the rest",
         )
 
-    async def work() -> TransactionDetails:
-        async with await common.admin_of(bootstrap_servers) as admin:
-            with common.waiting("asking the coordinator"):
-                return await admin.abort_transaction(name)
-
-    found = common.run(work())
+    found = common.ask(bootstrap_servers, lambda admin: admin.abort_transaction(name), "asking the coordinator")
     typer.echo(view.as_json(found) if as_json else view.aborted(found))
 
 
@@ -241,12 +231,11 @@ def _abort_hanging(bootstrap_servers: str, partition: str, start_offset: int, *,
 
     place = partition_name(partition)
 
-    async def work() -> HangingTransaction:
-        async with await common.admin_of(bootstrap_servers) as admin:
-            with common.waiting("asking the leader of the partition"):
-                return await admin.abort_hanging_transaction(place, start_offset)
-
-    found = common.run(work())
+    found = common.ask(
+        bootstrap_servers,
+        lambda admin: admin.abort_hanging_transaction(place, start_offset),
+        "asking the leader of the partition",
+    )
     if as_json:
         typer.echo(common.json_line(found))
         return

@@ -77,7 +77,7 @@ class LiveSource:
         self.refresh()
 
     def refresh(self) -> None:
-        self._metadata = common.run(_describe_cluster(self._bootstrap_servers))
+        self._metadata = common.ask(self._bootstrap_servers, lambda admin: admin.describe_cluster())
 
     def newest_offset(self) -> int:
         return self._metadata.metadata_offset
@@ -108,11 +108,6 @@ def cluster_tree(metadata: ClusterMetadata) -> dict[str, Node]:
         "quorum": folder({"state": quorum}),
         "local": {"cluster_id": metadata.cluster_id, "metadata_offset": metadata.metadata_offset},
     }
-
-
-async def _describe_cluster(bootstrap_servers: str) -> ClusterMetadata:
-    async with await common.admin_of(bootstrap_servers) as admin:
-        return await admin.describe_cluster()
 
 
 def _topic(topic: TopicInfo) -> Folder:

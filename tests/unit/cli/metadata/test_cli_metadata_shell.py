@@ -13,8 +13,8 @@ from cli_kit import Replog
 from metadata_kit import FLIGHTS, STORY_END, TAXIS, MetadataDirectory
 from msgspec.structs import replace
 
+from replog.cli import common
 from replog.cli.errors import CommandFailedError, UsageError
-from replog.cli.metadata import sources as metadata_sources
 from replog.cli.metadata.log import MetadataLogFiles
 from replog.cli.metadata.shell import MetadataShell
 from replog.cli.metadata.sources import LiveSource, OfflineSource
@@ -276,10 +276,10 @@ def live(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
     """What the cluster answers, one after another, the last one again and again."""
     answers_to_come = [LIVE]
 
-    async def describe(_bootstrap_servers: str) -> ClusterMetadata:
+    def ask(_bootstrap_servers: str, _work: object) -> ClusterMetadata:
         return answers_to_come.pop(0) if len(answers_to_come) > 1 else answers_to_come[0]
 
-    monkeypatch.setattr(metadata_sources, "_describe_cluster", describe)
+    monkeypatch.setattr(common, "ask", ask)
     return answers_to_come
 
 
