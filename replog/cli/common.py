@@ -60,12 +60,23 @@ BootstrapServers = Annotated[
         envvar=SERVERS_VARIABLE,
         metavar="HOST:PORT,...",
         help="Brokers to ask first.",
+        is_eager=True,
     ),
 ]
-ClusterDirectory = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="Directory of a local cluster, instead of --bootstrap-servers."),
+_DIRECTORY_WORDS = "Directory of a local cluster, instead of --bootstrap-servers."
+ClusterDirectory = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help=_DIRECTORY_WORDS)]
+
+
+def _take_servers(context: typer.Context, directory: Path | None) -> Path | None:
+    context.params["bootstrap_servers"] = servers(context.params["bootstrap_servers"], directory)
+    return directory
+
+
+OrDirectory = Annotated[
+    Path | None, typer.Option("--dir", metavar="DIR", help=_DIRECTORY_WORDS, callback=_take_servers)
 ]
+"""`--dir` of a command that only asks the cluster: its `bootstrap_servers` are those of the cluster in the directory."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 

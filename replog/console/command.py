@@ -31,12 +31,11 @@ def console(
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser of this desktop.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Serve a page that shows the cluster, until Ctrl-C or SIGTERM.  It only shows, unless --allow-changes is given."""
     from replog.client.cluster.addresses import parse_bootstrap_servers
 
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     parse_bootstrap_servers(bootstrap_servers)
     settings = ConsoleSettings(
         bootstrap_servers, listen_endpoint(listen), allow_changes, metadata_dir, client_config.security()

@@ -41,11 +41,10 @@ def list_acls(
     principal: OfPrincipal = None,
     concerning: Concerning = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the entries, each as a sentence that `add` and `remove` take."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     meant = _filter(principal, concerning)
     _show(common.ask(bootstrap_servers, lambda admin: admin.describe_acls(meant)), as_json=as_json)
 
@@ -55,11 +54,10 @@ def add(
     sentences: Sentences,
     is_literal: Literal = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Add entries; those that are there already stay as they are."""
     entries = _entries(sentences, is_literal=is_literal)
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
 
     common.ask(bootstrap_servers, lambda admin: admin.create_acls(entries), "asking the controller")
     _show(entries, as_json=False)
@@ -73,7 +71,7 @@ def remove(
     is_literal: Literal = False,
     principal: OfPrincipal = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Remove entries by their sentences, or all entries of a principal, and show what is gone."""
     from replog.access.entries import AclFilter
@@ -85,7 +83,6 @@ def remove(
     if sentences:
         entries = _entries(sentences, is_literal=is_literal)
         filters = [AclFilter(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in entries]
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
 
     _show(
         common.ask(bootstrap_servers, lambda admin: admin.delete_acls(filters), "asking the controller"), as_json=False
@@ -98,14 +95,13 @@ def ask(
         str, typer.Argument(metavar="QUESTION", help='Such as "may alice read topic flights from 10.0.0.1?".')
     ],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Say whether somebody may do something, and which entry says so; the status is 1 where the answer is no."""
     from replog.access.sentences import parse_question, sentence
 
     asked = parse_question(question)
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     decision = common.run(_decision(bootstrap_servers, asked))
     entry = None if decision.entry is None else sentence(decision.entry)
     if as_json:

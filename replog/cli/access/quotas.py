@@ -31,11 +31,10 @@ Address = Annotated[
 @app.command("list")
 def list_quotas(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the quotas of all users, client ids and addresses."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     found = common.ask(bootstrap_servers, lambda admin: admin.describe_quotas())
     for quotas in found:
         if as_json:
@@ -54,7 +53,7 @@ def set_quotas(
     client_id: ClientId = "",
     address: Address = "",
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Set quotas of a user, a client id, or of both together: producer_byte_rate and consumer_byte_rate in bytes a second, request_percentage
     in percent of the time of one thread, controller_mutation_rate in partitions a second that are created and deleted. An
@@ -63,7 +62,6 @@ def set_quotas(
     Each broker keeps them for itself, the controller that of partitions for all. In force everywhere at once, also for connections
     that there are.
     """
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     entity = {kind: _named(name) for kind, name in (("user", user), ("client-id", client_id), ("ip", address)) if name}
     if not entity:
         raise typer.BadParameter(

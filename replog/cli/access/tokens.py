@@ -32,10 +32,9 @@ def create_token(
         typer.Option("--max-lifetime-ms", min=1, help="How long it may be renewed. Default: as the cluster has it."),
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Make a token, and show it with its HMAC: a client logs in with both as name and password. Whoever has them is the owner."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     made = common.ask(
         bootstrap_servers,
         lambda admin: admin.create_delegation_token(
@@ -52,11 +51,10 @@ def list_tokens(
         typer.Option("--user", metavar="USER", help="Of this owner or renewer; may be given again. Default: all."),
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the tokens that you may know, without their HMACs, those that end first in front."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     tokens = common.ask(bootstrap_servers, lambda admin: admin.describe_delegation_tokens(user or None))
     for each in tokens:
         if as_json:
@@ -76,10 +74,9 @@ def renew_token(
         typer.Option("--period-ms", min=1, help="How long it holds from now on. Default: as the cluster has it."),
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Let a token hold longer, up to its longest lifetime. Its owner and its renewers may."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     expiry_ms = common.ask(bootstrap_servers, lambda admin: _set_expiry(admin, token_id, period_ms, renews=True))
     typer.echo(f"token {token_id} expires {_time(expiry_ms)}")
 
@@ -91,10 +88,9 @@ def expire_token(
         int | None, typer.Option("--period-ms", min=0, help="How long it still holds. Default: it ends at once.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """End a token, at once or soon: there are no new logins, and those that there are end when they have to be renewed."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     expiry_ms = common.ask(bootstrap_servers, lambda admin: _set_expiry(admin, token_id, period_ms, renews=False))
     typer.echo(f"token {token_id} expires {_time(expiry_ms)}" if period_ms else f"token {token_id} is expired")
 

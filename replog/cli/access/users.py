@@ -21,11 +21,10 @@ UserName = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.
 @app.command("list")
 def list_users(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the users, the mechanisms by which they log in, and how often their passwords are hashed."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     users = common.ask(bootstrap_servers, lambda admin: admin.list_users())
     if as_json:
         typer.echo(common.json_object(dict(users)))
@@ -51,10 +50,9 @@ def add_user(
         int, typer.Option("--iterations", min=4096, max=16384, help="How often the password is hashed.")
     ] = 4096,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Add a user, or give one another password. A password is never an argument: others could read that."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     chosen = tuple(mechanism or ("SCRAM-SHA-256", "SCRAM-SHA-512"))
     password = _password(user, password_file)
     common.ask(
@@ -67,10 +65,9 @@ def add_user(
 def remove_user(
     user: UserName,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Remove a user: there are no new logins, and those that there are end when they have to be renewed."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(bootstrap_servers, lambda admin: admin.remove_user(user))
     typer.echo(f"user {user} is removed")
 

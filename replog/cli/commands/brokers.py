@@ -24,11 +24,10 @@ BrokerId = Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Node i
 @app.command("list")
 def list_brokers(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the registered brokers with what they lead and hold."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     metadata = common.ask(bootstrap_servers, lambda admin: admin.describe_cluster())
     if as_json:
         from replog.client.cluster.addresses import address_of
@@ -45,10 +44,9 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Let the broker be used again.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it holds nothing any more.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Move all leaderships and replicas off a broker, and keep it empty."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     left = common.run(_drain(bootstrap_servers, broker_id, undo=undo, wait=wait))
     if undo:
         typer.echo(f"broker {broker_id} is used again")
@@ -60,10 +58,9 @@ def drain(
 def unregister(
     broker_id: BrokerId,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Forget a stopped broker that holds no replicas."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(bootstrap_servers, lambda admin: admin.unregister_broker(broker_id), f"unregistering broker {broker_id}")
     typer.echo(f"broker {broker_id} is forgotten")
 

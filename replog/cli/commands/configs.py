@@ -35,11 +35,10 @@ def get(
     topic: Topic = "",
     broker: Broker = -1,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the values in force and where each comes from."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     resource = _resource(topic, broker)
     found = common.ask(bootstrap_servers, lambda admin: admin.describe_configs(resource))
     _print(found, keys, as_json=as_json)
@@ -81,10 +80,9 @@ def set_configs(
     broker: Broker = -1,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Change nothing.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Set values of a topic, a broker or the whole cluster; they hold without a restart."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     values = {key: value or None for key, value in common.key_values(configs, "configs set").items()}
     resource = _resource(topic, broker)
     common.ask(

@@ -86,14 +86,13 @@ def consume(
         ),
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Print records in order within each partition, up to what is committed now (or on and on with --follow).
 
     A partition without a leader is told on stderr, and read as soon as it has one; the others are read meanwhile.
     With --group, --from counts where the group has committed nothing.
     """
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     chosen = Chosen(_typed(show_of(form, key_separator, as_json=as_json), registry), grep)
     begins = common.place(start, "--from")
     ends = None if until is None else common.place(until, "--until")

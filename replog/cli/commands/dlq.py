@@ -36,10 +36,10 @@ def list_reasons(
     topic: Topic,
     as_json: common.AsJson = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Count the dead letters by the topic and group that they came from, and their error."""
-    common.run(_list(common.servers(bootstrap_servers, directory), topic, as_json))
+    common.run(_list(bootstrap_servers, topic, as_json))
 
 
 @app.command()
@@ -48,10 +48,10 @@ def show(
     max_records: Max = None,
     as_json: common.AsJson = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Print each dead letter: where it came from, why, its key and value."""
-    common.run(_show(common.servers(bootstrap_servers, directory), topic, max_records, as_json))
+    common.run(_show(bootstrap_servers, topic, max_records, as_json))
 
 
 @app.command()
@@ -60,13 +60,13 @@ def replay(
     max_records: Max = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Write dead letters back to the topics that they came from, each once.
 
     The keys decide the partitions anew. What was acknowledged is committed in the group replog-dlq-replay.
     """
-    common.run(_replay(common.servers(bootstrap_servers, directory), topic, max_records, dry_run))
+    common.run(_replay(bootstrap_servers, topic, max_records, dry_run))
 
 
 async def _list(bootstrap_servers: str, topic: str, as_json: bool) -> None:

@@ -33,7 +33,7 @@ debug_app = typer.Typer(help="Find out what is wrong with a cluster.", no_args_i
 
 def doctor(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show whether brokers are reached from here, and what they are short of: a line each, ok, warn or wrong, with what to do.
@@ -41,7 +41,7 @@ def doctor(
     Addresses as they are advertised, versions, clocks, disks, open files, the controller and the partitions; of Apache Kafka what its
     protocol tells. Exit status 1 if anything is wrong.
     """
-    findings = common.run(_look(common.servers(bootstrap_servers, directory)))
+    findings = common.run(_look(bootstrap_servers))
     for finding in findings:
         if as_json:
             typer.echo(common.json_line(finding))

@@ -34,13 +34,12 @@ def capture(
         int | None, typer.Option("--max", metavar="N", min=1, help="The most records of each partition.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Write what is committed in a topic now into a file, with keys, times and headers, up to the end.
 
     `replog.embedded(load=FILE)` starts a broker of a test that has the topic.
     """
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     if output.is_dir():
         raise UsageError("--output", str(output), f"{output} is a folder; name a file in it")
     common.place(start, "--from")  # refused before anything is asked
@@ -102,7 +101,7 @@ def export(
     ] = "utf-8",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Write what is committed in a topic now into a file, up to the end.
 
@@ -113,7 +112,6 @@ def export(
 
     check_choice("--to", to, FORMATS)
     check_choice("--encoding", encoding, ENCODINGS)
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     request = TopicExport(
         bootstrap_servers=bootstrap_servers,
         topic=topic,
@@ -150,7 +148,7 @@ def import_file(
         str, typer.Option("--encoding", metavar="|".join(ENCODINGS), help="jsonl and csv: as it was exported.")
     ] = "utf-8",
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Write the records of a file into a topic: keys, values, headers and times as they are, each once.
 
@@ -172,7 +170,6 @@ def import_file(
     require_pyarrow("an import")
     from replog.cli.export.topic_import import TopicImport, import_topic
 
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     request = TopicImport(
         bootstrap_servers, topic, file, Format(found), Encoding(encoding), partition, client_config.security()
     )

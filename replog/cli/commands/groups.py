@@ -42,13 +42,11 @@ def list_groups(
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only of this protocol: consumer or classic.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """List the groups with their states, one a line."""
     from replog.cli.views import groups as view
-
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
 
     async def work() -> None:
         async with await common.admin_of(bootstrap_servers) as admin:
@@ -68,13 +66,12 @@ def describe(
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The names of groups.")],
     members: Annotated[bool, typer.Option("--members", help="Show the members, and what each reads.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the state, the coordinator and the epochs of groups.  With --json always the members, too."""
     from replog.cli.views import groups as view
 
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     console = common.out_console()
     for group in common.ask(
         bootstrap_servers, lambda admin: admin.describe_groups(names), "asking the coordinators"
@@ -99,7 +96,7 @@ def lag(
         typer.Option("--prometheus", help="Print metrics as Prometheus reads them, for a text file that it collects."),
     ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show how far groups have come in each partition: committed offset, end of the log, what lies between, since when."""
@@ -109,7 +106,6 @@ def lag(
         raise UsageError(
             "--prometheus", "", "--prometheus is one look in a form of its own; leave out --json and --watch"
         )
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     if watch:
         common.ask(bootstrap_servers, lambda admin: _watch_lag(admin, names, interval, as_json=as_json), "")
         return
@@ -155,7 +151,7 @@ def reset(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise only show what would be done.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Put the offsets of a group without members somewhere else; without --execute only show what that would change.
@@ -164,7 +160,6 @@ def reset(
     """
     from replog.cli.views import group_reset
 
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     target = group_reset.target_of(
         to_offset=to_offset,
         to_earliest=to_earliest,
@@ -185,11 +180,10 @@ def reset(
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Their offsets are lost.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Delete groups without members, with their offsets."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     outcomes = common.ask(bootstrap_servers, lambda admin: admin.delete_groups(names), "asking the coordinators")
     _show_outcomes([(name, {"group_id": name}, error) for name, error in outcomes.items()], as_json=as_json)
 
@@ -199,11 +193,10 @@ def delete_offsets(
     name: Name,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC[:0,2]...", help="Topics, or some of their partitions.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Delete what a group has committed of topics that no member reads."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     outcomes = common.ask(
         bootstrap_servers, lambda admin: _delete_offsets(admin, name, topics), "asking the coordinator"
     )

@@ -26,11 +26,10 @@ def describe(
         ),
     ] = -1,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the log directories of brokers, their replicas, and how far moves are."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     for broker_id, directories in common.ask(bootstrap_servers, lambda admin: _describe(admin, broker)).items():
         for log_dir in directories:
             if as_json:
@@ -46,10 +45,9 @@ def move(
     broker: Annotated[int, typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Whose replica.")],
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="One of the log.dirs of the broker.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Move a replica to another log directory of its broker, while it is used."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(
         bootstrap_servers,
         lambda admin: admin.move_replica(topic, partition, broker=broker, path=to),

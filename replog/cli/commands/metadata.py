@@ -129,13 +129,13 @@ def _converse(opened: MetadataShell, *, is_terminal: bool) -> None:
 @features_app.command("describe")
 def describe_features(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the level of each feature that is in force, and the levels that the asked broker knows."""
     from replog.cli.terminal.grid import Grid
 
-    found = common.ask(common.servers(bootstrap_servers, directory), lambda admin: admin.describe_features())
+    found = common.ask(bootstrap_servers, lambda admin: admin.describe_features())
     if as_json:
         for name, one in found.items():
             typer.echo(common.json_line(one, feature=name))
@@ -151,13 +151,12 @@ def upgrade(
         typer.Option("--feature", metavar="NAME=LEVEL", help="Default: all, to the highest levels of this version."),
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Let the cluster use what only this version knows; nodes of the version before cannot come back then.
 
     Refused, with the name of the node, while one of them does not know a level.
     """
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     levels = levels_of(features or [])
     common.ask(bootstrap_servers, lambda admin: admin.update_features(levels), "changing levels")
     for name, level in levels.items():
@@ -171,13 +170,12 @@ def downgrade(
         typer.Option("--feature", metavar="NAME=LEVEL", help="The feature, and the level that it is to go back to."),
     ],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Let the cluster go back to a lower level of a feature; 0 switches one off.
 
     metadata.version cannot be lowered: the metadata log may hold what a lower level does not know.
     """
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     levels = levels_of(features)
     common.ask(bootstrap_servers, lambda admin: admin.update_features(levels, allow_downgrade=True), "changing levels")
     for name, level in levels.items():

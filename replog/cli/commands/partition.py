@@ -28,11 +28,10 @@ def _group() -> None:
 def describe(
     name: Annotated[str, typer.Argument(metavar="TOPIC-P", help="Topic and partition, as in flights-0.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show epochs, offsets, in-sync replicas, and how far behind each replica is."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     topic, number = partition_name(name)
     found = common.ask(
         bootstrap_servers,

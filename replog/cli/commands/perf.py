@@ -54,7 +54,7 @@ def produce(
         float, typer.Option("--linger-ms", min=0, max=60_000, help="How long a batch waits for more.")
     ] = 0,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Write records, and say how many a second were acknowledged, and after how long; status 1 if any failed.
@@ -64,9 +64,7 @@ def produce(
     """
     limits = _limits(records, seconds)
     figures = Figures("acknowledged after")
-    work = _produce(
-        common.servers(bootstrap_servers, directory), topic, limits, rate, record_bytes, acks, linger_ms, figures
-    )
+    work = _produce(bootstrap_servers, topic, limits, rate, record_bytes, acks, linger_ms, figures)
     _run(work, figures, as_json=as_json)
 
 
@@ -81,7 +79,7 @@ def consume(
     ] = "earliest",
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Read records, decoded as a program gets them, up to what is committed now, and say how many a second came.
@@ -90,7 +88,7 @@ def consume(
     """
     figures = Figures("poll took")
     work = _consume(
-        common.servers(bootstrap_servers, directory),
+        bootstrap_servers,
         topic,
         common.place(start, "--from"),
         LoadLimits(records, seconds),
@@ -110,7 +108,7 @@ def e2e(
         int, typer.Option("--record-bytes", min=STAMP_BYTES, max=common.INT_MAX, help="Of each value.")
     ] = 100,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Write records and read them back, and say how long each took from the producer to the consumer; status 1 if any is missing.
@@ -118,9 +116,7 @@ def e2e(
     Both are in this process, by one clock.  Without --records and --seconds for ten seconds.
     """
     figures = Figures("received after")
-    work = _e2e(
-        common.servers(bootstrap_servers, directory), topic, _limits(records, seconds), rate, record_bytes, figures
-    )
+    work = _e2e(bootstrap_servers, topic, _limits(records, seconds), rate, record_bytes, figures)
     _run(work, figures, as_json=as_json)
 
 

@@ -99,10 +99,9 @@ def produce(
         Compression, typer.Option("--compression", help="How batches are compressed.")
     ] = Compression.NONE,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Write each line as a record, and print how many were acknowledged."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     lines = _typed(lines_of(form, key_separator), registry, subject, topic)
     with contextlib.nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
         common.run(_produce(bootstrap_servers, topic, source, lines, partition, rate, acks, compression))

@@ -31,11 +31,10 @@ VoterId = Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Node id
 @app.command("describe")
 def describe(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the leader, the voters and the observers, with how far behind each is."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     quorum = common.ask(bootstrap_servers, lambda admin: admin.describe_quorum(), "asking the quorum")
     if as_json:
         typer.echo(common.json_line(quorum))
@@ -60,10 +59,9 @@ def add_voter(
         UUID | None, typer.Option("--directory-id", help="Of its metadata log; default: the one it fetches with.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Let a node vote that follows the metadata log and has caught up."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(
         bootstrap_servers, lambda admin: _add(admin, voter_id, directory_id, endpoint), f"adding voter {voter_id}"
     )
@@ -77,10 +75,9 @@ def remove_voter(
         UUID | None, typer.Option("--directory-id", help="Only if its metadata log is in this directory.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Take a node's vote away; it may go on as an observer."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(
         bootstrap_servers,
         lambda admin: admin.remove_voter(voter_id, directory_id, timeout_ms=CHANGE_TIMEOUT_MS),

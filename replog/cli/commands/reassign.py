@@ -48,10 +48,9 @@ def alter(
         int, typer.Option("--partitions", min=1, max=common.INT_MAX, help="How many it has afterwards.")
     ],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Give a topic more partitions.  Keys go to other partitions from then on."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(
         bootstrap_servers, lambda admin: admin.create_partitions(name, partitions), f"adding partitions to {name}"
     )
@@ -70,14 +69,13 @@ def elect_leaders(
         bool, typer.Option("--unclean", help="Where nobody leads: any replica.  ACKNOWLEDGED RECORDS MAY BE LOST.")
     ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Let the first replica of each partition lead, where it is in sync."""
     from replog.cli.errors import UsageError
 
     if partition >= 0 and not topic:
         raise UsageError("--partition", partition, "--partition needs --topic: each topic has its own")
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     results = common.ask(
         bootstrap_servers, lambda admin: _elect(admin, topic, partition, unclean=unclean), "electing leaders"
     )
@@ -107,10 +105,9 @@ def reassign(
     topics: Annotated[str, typer.Option("--topics", metavar="A,B", help="For --generate; default: all.")] = "",
     brokers: Annotated[str, typer.Option("--brokers", metavar="1,2", help="For --generate; default: all in use.")] = "",
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Move partitions to other brokers, while they are used."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     from replog.cli.errors import UsageError
 
     if [generate, execute, verify, cancel].count(True) != 1:

@@ -29,11 +29,10 @@ def status(
         float, typer.Option("--interval", metavar="SECONDS", min=0.2, max=3600, help="Pause of --watch.")
     ] = INTERVAL_S,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show whether the cluster is healthy, and what is missing; exit status 1 while it is not."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     if watch:
         common.run(_watch(bootstrap_servers, interval, as_json=as_json))
         return

@@ -65,10 +65,9 @@ def create(
         list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Such as min.insync.replicas=2.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Create a topic and wait until all its partitions have leaders."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     from replog.controller.requests import NewTopic
 
     configs = common.key_values(config or [], "--config")
@@ -101,11 +100,10 @@ def list_topics(
         bool, typer.Option("--rates", help="With the records that came in a second, over two seconds; fastest first.")
     ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """List the topics, one a line."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     if sizes or rates:
         _print_figures(*common.run(_figures(bootstrap_servers, sizes=sizes, rates=rates)), as_json=as_json)
         return
@@ -131,11 +129,10 @@ def describe(
         bool, typer.Option("--offsets", help="With where logs begin and end, and where the leader epoch before ended.")
     ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show partitions with leaders, leader epochs, replicas and in-sync replicas; of several filters, what fits any."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     filters = Filters(under_replicated=under_replicated, under_min_isr=under_min_isr, unavailable=unavailable)
     topics, default_min_isr = common.ask(
         bootstrap_servers, lambda admin: _described(admin, name, wants_min_isr=under_min_isr)
@@ -164,10 +161,9 @@ def describe(
 def delete(
     name: Annotated[str, typer.Argument(help="All its records are lost.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Delete a topic with all its records."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.ask(bootstrap_servers, lambda admin: admin.delete_topic(name), f"deleting {name}")
     typer.echo(f"deleted {name}")
 
@@ -181,10 +177,9 @@ def delete_records(
         ),
     ],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
 ) -> None:
     """Delete the records below an offset, on all replicas that are up."""
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     offsets = dict(_partition_offset(text) for text in partitions)
     for partition, low_watermark in common.ask(
         bootstrap_servers, lambda admin: admin.delete_records(offsets), "deleting records"

@@ -42,14 +42,13 @@ def list_transactions(
         int, typer.Option("--max", metavar="N", min=1, max=common.INT_MAX, help="Show so many at most.")
     ] = SHOWN,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """List the transactional ids with their states, one a line."""
     from replog.cli.views import transactions as view
     from replog.cli.views.group_reset import duration_ms
 
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     open_ms = -1 if open_for is None else duration_ms(open_for, "--open-for")
 
     found = common.ask(
@@ -72,13 +71,11 @@ def list_transactions(
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Transactional ids.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show state, producer, coordinator, age and partitions of transactional ids."""
     from replog.cli.views import transactions as view
-
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
 
     for found in common.ask(
         bootstrap_servers, lambda admin: admin.describe_transactions(names), "asking the coordinators"
@@ -98,14 +95,13 @@ def find_hanging(
         typer.Option("--silent-for", metavar="TIME", help="Longer than transaction.max.timeout.ms of the brokers."),
     ] = "15m",
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Find transactions that partitions have open and no coordinator knows of: readers wait before them for good."""
     from replog.cli.views import transactions as view
     from replog.cli.views.group_reset import duration_ms
 
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     work = _find_hanging(bootstrap_servers, topics, duration_ms(silent_for, "--silent-for"))
     found = common.run(work)
     if as_json:
@@ -163,7 +159,7 @@ def abort(
         ),
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
-    directory: common.ClusterDirectory = None,
+    _directory: common.OrDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Abort the transaction of a transactional id, end a hanging one in a partition, or what a Spark query has left open."""
@@ -173,7 +169,6 @@ def abort(
             name,
             "name a transactional id, --query, or --partition and --start-offset of a transaction that hangs there",
         )
-    bootstrap_servers = common.servers(bootstrap_servers, directory)
     if query is not None:
         _end_query(bootstrap_servers, query, as_json=as_json)
     elif name is not None:
