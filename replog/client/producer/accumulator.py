@@ -19,6 +19,7 @@ from replog.client.producer.config import ProducerConfig
 from replog.client.types import TopicPartition
 from replog.errors import ReplogError
 from replog.records import ByteMeter, Codec
+from replog.records.header import TRANSACTIONAL_BIT
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 RECENT_FAILURES_MAX = 64
@@ -160,6 +161,7 @@ class Accumulator:
             max_bytes=max_bytes,
             created_s=now_s,
             deadline_s=now_s + self.settings.delivery_timeout_ms / 1000,
+            attributes=TRANSACTIONAL_BIT if self.is_transactional else 0,
         )
 
     def opened(self, batch: ProducerBatch, owner: BatchOwner) -> None:

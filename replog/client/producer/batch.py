@@ -89,10 +89,11 @@ class ProducerBatch:
         max_bytes: int,
         created_s: float,
         deadline_s: float,
+        attributes: int = 0,
     ) -> None:
         self.topic_partition = topic_partition
         self.future = future
-        self.builder = BatchBuilder(max_bytes=max_bytes, meter=meter)
+        self.builder = BatchBuilder(max_bytes=max_bytes, attributes=attributes, meter=meter)
         self.created_s = created_s
         self.deadline_s = deadline_s
         self._charged_bytes = 0  # these two: set once the builder is emptied
@@ -150,8 +151,6 @@ class ProducerBatch:
         self._seal()
         if identity is None:
             self.payload = self.builder.build()
-        elif identity.is_transactional:
-            self.payload = _stamped(self.builder.build(), identity, base_sequence)
         else:
             self.payload = self.builder.build(identity.producer_id, identity.producer_epoch, base_sequence)
 

@@ -12,6 +12,7 @@ from fake_cluster import FakeCluster
 from fake_transactions import FakeTransactions
 
 from replog.client import GroupMetadata, Producer, Transaction
+from replog.client.producer import batch as batch_module
 from replog.client.producer import transaction as transaction_module
 from replog.client.producer import transaction_calls as calls_module
 from replog.client.protocol.questions.transactions import (
@@ -39,7 +40,7 @@ from replog.errors import (
     TransactionOutcomeUnknownError,
     UnknownTopicOrPartitionError,
 )
-from replog.records import decode_columns, encode_batch, parse_header
+from replog.records import CodecName, decode_columns, encode_batch, parse_header, with_producer
 from replog.rpc.messages import ProducedTransaction
 from tests.cancelling import WAITS_MAX, cancelled_at_wait
 
@@ -55,6 +56,28 @@ def make_cluster(version: int = 2, partitions: int = 1) -> FakeCluster:
 
 def make(cluster: FakeCluster, name: str = "pay", **settings: Any) -> Producer:
     return Producer(cluster.bootstrap, transport=cluster.transport(), transactional_id=name, **settings)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+async def test_batches_of_a_transaction_are_made_as_those_of_others(
+    monkeypatch: pytest.MonkeyPatch, compression: CodecName
+) -> None:
+    """Trap: each was copied twice more, with a second checksum, to say that it is part of one: a tenth of what a record costs."""
+    stamped: list[bool] = []
+
+    def noted(batch: bytes, *identity: int, is_transactional: bool) -> bytes:
+        stamped.append(parse_header(batch).is_transactional)
+        return with_producer(batch, *identity, is_transactional=is_transactional)
+
+    monkeypatch.setattr(batch_module, "with_producer", noted)
+    cluster = make_cluster()
+    async with make(cluster, compression=compression) as producer:
+        for number in range(2):
+            async with producer.transaction():
+                await producer.send("t", b"%d" % number * 1_000)
+    headers = [parse_header(batch) for batch in cluster.logs["t", 0].batches]
+    assert [header.is_transactional for header in headers if not header.is_control] == [True, True]
+    assert stamped == ([] if compression == "none" else [True, True]), "what was compressed before had no producer yet"
 
 
 @VERSIONS
