@@ -36,6 +36,9 @@ _OPERATIONS: Final[Mapping[ResourceKind, int]] = {
 """The operations that there are on each kind, as Kafka tells them to clients (KIP-430): the bits are its codes."""
 
 
+_HIDDEN: Final = "of the id that was asked for"
+
+
 class Denial(Struct, frozen=True):
     """Something that a client asked for by name, and may not do, as the audit log tells it."""
 
@@ -87,10 +90,20 @@ class Rights(Struct, frozen=True):
         return self.is_open or self.authorizer.allows_any(self.client.principal, self.client.host, operation, kind)
 
     def refused(
-        self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME
+        self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME, *, by_id: bool = False
     ) -> AuthorizationError | None:
-        """Returns the error that says what is not allowed; None: it is."""
-        return None if self.allows(operation, kind, name) else self.error(operation, kind, name)
+        """Returns the error that says what is not allowed; None: it is.
+
+        Args:
+            operation: The operation.
+            kind: The kind of the resource.
+            name: Its name.
+            by_id: Whether the client has asked for its id: then the error names it to who may describe it.
+        """
+        if self.allows(operation, kind, name):
+            return None
+        is_hidden = by_id and not self.sees(AclOperation.DESCRIBE, kind, name)
+        return self.error(operation, kind, _HIDDEN if is_hidden else name)
 
     def error(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> AuthorizationError:
         """Returns the error of something that is denied."""
@@ -100,13 +113,15 @@ class Rights(Struct, frozen=True):
             f"administers the cluster allow {operation.name} on {kind.name} {name} to {self.principal}"
         )
 
-    def require(self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME) -> None:
-        """Returns if something is allowed.
+    def require(
+        self, operation: AclOperation, kind: ResourceKind, name: str = CLUSTER_NAME, *, by_id: bool = False
+    ) -> None:
+        """Returns if something is allowed; arguments as of `refused`.
 
         Raises:
             AuthorizationError: It is not.
         """
-        if (refused := self.refused(operation, kind, name)) is not None:
+        if (refused := self.refused(operation, kind, name, by_id=by_id)) is not None:
             raise refused
 
     def operations(self, kind: ResourceKind, name: str = CLUSTER_NAME) -> int:

@@ -47,7 +47,7 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
     names_count = _check(request)
     by_id, image, rights = call.version >= BY_ID_FROM, node.image, call.rights
     named, unknown = await beside(names_count, _named, image, request, by_id=by_id)
-    denied, rights_version = _Denied(), rights.authorizer.version
+    denied, rights_version = _Denied(by_id), rights.authorizer.version
     if not rights.is_open:
         await _take_out_denied(named, image, rights, denied)
     now_ms = asyncio.get_running_loop().time() * 1000
@@ -72,7 +72,7 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
         session_id = node.fetch_sessions.finish(turn, is_last=is_last)
     response = await beside(len(answered.results), _response, request, answered, turn.names, call.version)
     response.session_id = session_id
-    response.responses += [_refused_topic(topic, _code(ErrorCode.UNKNOWN_TOPIC_ID, call.version)) for topic in unknown]
+    response.responses += [_unknown_topic(topic, rights, call.version) for topic in unknown]
     response.responses += _denied_topics(denied)
     leaders = (r.leader_id for r in answered.results if r.error in LEADER_CHANGES and r.leader_id >= 0)
     response.node_endpoints = [FetchResponse.NodeEndpoint(*at) for at in endpoints(node, leaders, call.listener)]
@@ -104,11 +104,13 @@ class _Denied(Struct):
     """The partitions that are refused for want of a right, and why.
 
     Attributes:
+        by_id: Whether topics are asked for by their ids.
         texts: The text of each topic, with its name, by its id.
         partitions: The partitions.
         ends_session: Whether the session had such partitions: what it asked for before is not asked for now.
     """
 
+    by_id: bool
     texts: dict[UUID, tuple[str, str]] = field(default_factory=dict)
     partitions: list[PartitionKey] = field(default_factory=list)
     ends_session: bool = False
@@ -120,7 +122,7 @@ async def _look(topic_ids: Iterable[UUID], image: MetadataImage, rights: Rights,
     for topic_id in topic_ids:
         topic = image.topics_by_id.get(topic_id)
         if topic is not None:
-            refused = rights.refused(AclOperation.READ, ResourceKind.TOPIC, topic.name)
+            refused = rights.refused(AclOperation.READ, ResourceKind.TOPIC, topic.name, by_id=denied.by_id)
             if refused is not None:
                 found.add(topic_id)
                 denied.texts[topic_id] = topic.name, fitting(str(refused))
@@ -272,6 +274,22 @@ def _refused(partition_id: int, code: ErrorCode) -> Told:
     return Told(partition_id, code, high_watermark=-1, aborted_transactions=None, records=b"")
 
 
-def _refused_topic(topic: FetchRequest.FetchTopic, code: ErrorCode) -> FetchResponse.FetchableTopicResponse:
+def _unknown_topic(
+    topic: FetchRequest.FetchTopic, rights: Rights, version: int
+) -> FetchResponse.FetchableTopicResponse:
+    """Returns the answer about a topic that there is not: of a name that may not be read it is that of a topic that there is."""
+    refused = None
+    if version < BY_ID_FROM:
+        refused = rights.refused(AclOperation.READ, ResourceKind.TOPIC, topic.topic)
+    if refused is None:
+        return _refused_topic(topic, _code(ErrorCode.UNKNOWN_TOPIC_ID, version))
+    return _refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, fitting(str(refused)))
+
+
+def _refused_topic(
+    topic: FetchRequest.FetchTopic, code: ErrorCode, text: str = ""
+) -> FetchResponse.FetchableTopicResponse:
     refused = [_refused(partition.partition, code) for partition in topic.partitions]
+    for each in refused:
+        each.error_message = text
     return FetchResponse.FetchableTopicResponse(topic.topic, topic.topic_id, refused)

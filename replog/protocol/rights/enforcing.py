@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from replog.access.entries import AclOperation, ResourceKind
+from replog.access.entries import ResourceKind
 from replog.access.rights import Rights
 from replog.errors import BrokerNotAvailableError, ErrorCode
 from replog.metadata.image import MetadataImage
@@ -24,7 +24,6 @@ from replog.protocol.written_steps import WrittenElements
 AT_ONCE: Final = 6_000
 """Things that are looked at in one turn of the loop: more than a request has that may be in flight beside others without its turn taken."""
 
-_HIDDEN: Final = "of the id that was asked for"
 UNKNOWN: Final = "this broker does not know the topic (yet, or any more)"
 
 
@@ -87,7 +86,7 @@ def _require(need: Need, rights: Rights, request: Any, image: MetadataImage) -> 
         rights.require(need.operation, need.kind)
         return
     for name in need.names(request, image):
-        rights.require(need.operation, need.kind, name)
+        rights.require(need.operation, need.kind, name, by_id=need.by_id)
 
 
 async def _divided(each: Each, api: Answering, node: KafkaNode, request: Any, rights: Rights) -> tuple[Any, list[Any]]:
@@ -125,9 +124,7 @@ def _failure(
     for resource in resources:
         key = resource, by_id
         if key not in known:
-            refused = rights.refused(each.operation, *resource)
-            if refused is not None and by_id and not rights.sees(AclOperation.DESCRIBE, *resource):
-                refused = rights.error(each.operation, resource[0], _HIDDEN)
+            refused = rights.refused(each.operation, *resource, by_id=by_id)
             known[key] = None if refused is None else Failure(refused.code, str(refused))
         if known[key] is not None:
             return known[key]

@@ -24,12 +24,14 @@ class Need(Struct, frozen=True):
         kind: The kind of the resource.
         names: The function that returns the names of the resources, of the request and the metadata; None: it is the cluster.
         otherwise: An operation that does as well; None: there is none.
+        by_id: Whether the request has ids instead of the names, which it is not told then.
     """
 
     operation: AclOperation
     kind: ResourceKind = ResourceKind.CLUSTER
     names: Callable[[Any, MetadataImage], Iterable[str]] | None = None
     otherwise: AclOperation | None = None
+    by_id: bool = False
 
 
 class Each(Struct, frozen=True):

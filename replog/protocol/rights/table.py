@@ -350,9 +350,9 @@ _OURS: Final[Mapping[type, Right]] = {
         "needs DESCRIBE_CONFIGS of each topic as well, since it tells them",
     ),
     WaitForGroupNews: Right((Need(_READ, _GROUP, _asked_group),)),
-    FindCutsRequest: Right((Need(_READ, _TOPIC, _asked_topics),)),
+    FindCutsRequest: Right((Need(_READ, _TOPIC, _asked_topics, by_id=True),)),
     LocateSegmentsRequest: Right(
-        (Need(_DESCRIBE), Need(_READ, _TOPIC, _asked_topic)),
+        (Need(_DESCRIBE), Need(_READ, _TOPIC, _asked_topic, by_id=True)),
         "tells paths of files, which are then read past all rights: permissions of files are the last door",
     ),
     DescribeNodeRequest: _DESCRIBES_CLUSTER,
