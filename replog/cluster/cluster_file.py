@@ -88,7 +88,9 @@ def refuse_cluster(directory: Path) -> None:
         raise unusable(directory, error) from error
     if exists:
         raise ConfigError(
-            "directory", str(directory), f"{directory} holds a cluster already. Use `restart`, or another directory."
+            "directory",
+            str(directory),
+            f"{directory} holds a cluster already. `replog cluster restart --dir {directory}` starts it again; a new one needs another directory.",
         )
 
 

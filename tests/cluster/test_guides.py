@@ -12,6 +12,7 @@ from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -77,14 +78,17 @@ def test_the_app_keeps_and_streams_events(tmp_path: Path) -> None:
         assert process.stderr is not None
         try:
             address = next(f"http://127.0.0.1:{found[1]}" for line in process.stderr if (found := LISTENS.search(line)))
+            with pytest.raises(HTTPError, match="422"):
+                urlopen(f"{address}/events", b"no JSON", timeout=PATIENCE_S)
             for number in range(2):
-                event = Request(f"{address}/events", json.dumps({"table": number}).encode())
+                event = Request(f"{address}/events", json.dumps({"table": number}, indent=1).encode())
                 with urlopen(event, timeout=PATIENCE_S) as answer:
                     assert (answer.status, json.load(answer)) == (201, {"offset": number})
             with urlopen(f"{address}/events?start=1", timeout=PATIENCE_S) as answer:
                 assert json.load(answer) == [{"offset": 1, "event": {"table": 1}}]
             with urlopen(f"{address}/events/stream", timeout=PATIENCE_S) as answer:
-                assert [answer.readline() for _ in range(4)][::3] == [b"id: 0\n", b"id: 1\n"]
+                lines = [answer.readline() for _ in range(5)]
+                assert lines == [b"id: 0\n", b'data: {"table": 0}\n', b"\n", b"id: 1\n", b'data: {"table": 1}\n']
         finally:
             process.kill()
     with replog.open_log(tmp_path / "events", read_only=True) as log:
