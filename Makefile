@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS TEST_WORKERS MINUTES CAMPAIGN_ARGS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples docs-site test test-quick test-exhaustive test-sim test-cluster test-deploy test-client-suites campaign lint format bench proto docs clean
+.PHONY: help demo examples docs-site test test-quick test-exhaustive test-sim test-cluster test-deploy test-client-suites campaign lint lint-types lint-cores lint-generated lint-imports lint-pages lint-style format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -88,23 +88,39 @@ campaign:
 	$(call install,test)
 	@.venv/bin/python -m tests.campaign run --minutes $(MINUTES) $(CAMPAIGN_ARGS)
 
+# side by side, what takes longest first; each part's output in one piece where this make can, and errors of all parts
 lint:
 	$(call install,dev)
-	.venv/bin/ruff format --check .
-	.venv/bin/ruff check .
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
+		lint-types lint-cores lint-generated lint-imports lint-pages lint-style
+
+# one after the other: they share mypy's cache
+lint-types:
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
 		tools/pictures.py tools/site_pages.py tools/stream_soak.py tools/once_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py tools/rights_page.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
-	.venv/bin/lint-imports --no-logo
-	.venv/bin/python -m tests.lint
+
+lint-cores:
 	.venv/bin/pyright --pythonpath .venv/bin/python
-	.venv/bin/python tools/generate.py --check
+
+lint-generated:
 	.venv/bin/python tools/kafka_messages.py --check
+	.venv/bin/python tools/generate.py --check
 	.venv/bin/python tools/quorum_roles.py --check
 	.venv/bin/python tools/spark_options.py --check
 	.venv/bin/python tools/kafka_clients.py --check
 	.venv/bin/python tools/rights_page.py --check
+
+lint-imports:
+	.venv/bin/lint-imports --no-logo
+
+lint-pages:
+	.venv/bin/python -m tests.lint
+
+lint-style:
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
 
 format:
 	$(call install,dev)
