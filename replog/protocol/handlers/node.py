@@ -286,24 +286,27 @@ class ProduceTurn:
 
     Args:
         lock: The lock of the connection, whose waiters come in the order in which they began.
+
+    Attributes:
+        is_taken: Whether those behind it wait.
     """
 
-    __slots__ = ("_is_taken", "_lock")
+    __slots__ = ("_lock", "is_taken")
 
     def __init__(self, lock: asyncio.Lock) -> None:
         self._lock = lock
-        self._is_taken = False
+        self.is_taken = False
 
     async def take(self) -> None:
         """Waits until those before it are taken up; at once if it has been taken."""
-        if not self._is_taken:
+        if not self.is_taken:
             await self._lock.acquire()
-            self._is_taken = True
+            self.is_taken = True
 
     def give_back(self) -> None:
         """Lets the next one begin; does nothing if it is not taken."""
-        if self._is_taken:
-            self._is_taken = False
+        if self.is_taken:
+            self.is_taken = False
             self._lock.release()
 
 

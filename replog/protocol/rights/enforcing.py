@@ -24,6 +24,8 @@ from replog.protocol.written_steps import WrittenElements
 AT_ONCE: Final = 6_000
 """Things that are looked at in one turn of the loop: more than a request has that may be in flight beside others without its turn taken."""
 
+AT_ONCE_IN_ITS_TURN: Final = 1_000
+"""The same of a request that no other one of its connection overtakes."""
 UNKNOWN: Final = "this broker does not know the topic (yet, or any more)"
 
 
@@ -63,7 +65,7 @@ async def _authorized(right: Right, api: Answering, node: KafkaNode, request: An
     denied: list[tuple[Each, list[Any]]] = []
     for need in right.needs:
         if isinstance(need, Each):
-            request, told = await _divided(need, api, node, request, call.rights)
+            request, told = await _divided(need, api, node, request, call)
             denied.append((need, told))
     response = await api.handle(node, request, call)
     for need, told in denied:
@@ -89,9 +91,10 @@ def _require(need: Need, rights: Rights, request: Any, image: MetadataImage) -> 
         rights.require(need.operation, need.kind, name, by_id=need.by_id)
 
 
-async def _divided(each: Each, api: Answering, node: KafkaNode, request: Any, rights: Rights) -> tuple[Any, list[Any]]:
+async def _divided(each: Each, api: Answering, node: KafkaNode, request: Any, call: Call) -> tuple[Any, list[Any]]:
     """Returns a request for what is allowed, and what is told of the rest."""
-    things = getattr(request, each.asked)
+    things, rights = getattr(request, each.asked), call.rights
+    at_once = AT_ONCE_IN_ITS_TURN if call.turn is not None and call.turn.is_taken else AT_ONCE
     if not things or (each.everywhere is not None and rights.sees(each.everywhere, ResourceKind.CLUSTER)):
         return request, []
     image, known = _image(node), dict[tuple[Resource, bool], Failure | None]()
@@ -107,7 +110,7 @@ async def _divided(each: Each, api: Answering, node: KafkaNode, request: Any, ri
             allowed.append(thing)
         else:
             told += _told(each, api, request, thing, failure)
-        if number % AT_ONCE == 0:
+        if number % at_once == 0:
             await asyncio.sleep(0)
     return (request if len(allowed) == len(things) else replace(request, **{each.asked: allowed})), told
 
