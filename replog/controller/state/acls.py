@@ -172,7 +172,7 @@ class AclControl:
             results.append(result)
             yield record
 
-    def delete(self, request: DeleteAcls) -> Result:
+    def delete(self, request: DeleteAcls) -> Result | LongResult:
         """Removes all entries that a filter fits: all of it or nothing; one result for each filter, in order.
 
         Raises:
@@ -191,8 +191,11 @@ class AclControl:
                 f"{len(gone):,} entries would go, at most {self._config.max_records_per_request:,} may in one request; "
                 "narrow the filters"
             )
-        results = tuple(AclResult(ErrorCode.NONE, entries=tuple(each.values())) for each in found)
-        return Result(tuple(map(RemoveAccessControlEntryRecord, gone)), DeleteAclsResponse(results))
+        removed = map(RemoveAccessControlEntryRecord, gone)
+        response = DeleteAclsResponse(tuple(AclResult(ErrorCode.NONE, entries=tuple(each.values())) for each in found))
+        if len(gone) >= self._config.max_records_per_step:
+            return LongResult(removed, lambda _end_offset: response)
+        return Result(tuple(removed), response)
 
     def _fitting(self, meant: AclFilter) -> dict[UUID, AclEntry]:
         entry = meant.only_entry()
