@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +40,9 @@ from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
 from replog.waiting.deadlines import Deadlines
 
 Answer: TypeAlias = Callable[[FetchResponse], None]
+
+LOOKED_TOGETHER: Final = 500
+"""Partitions that are looked at in one step, some 10 ms; thousands move at once when their leaders do."""
 
 
 class _Found(Struct, frozen=True):
@@ -69,6 +72,8 @@ class IncrementalFetch:
         self._until_ms = 0
         self._positions: FetchPositions[FetchPartition] = FetchPositions(owner.movements)
         self._positions.on_moved = self._look_if_moved
+        self._looked_at: set[ReplicaKey] = set()  # moved, and looked at since, but nothing to answer for
+        self._has_more = False  # to tell than the last answer had
         self._fresh: set[ReplicaKey] = set()
         self._postponed: set[ReplicaKey] = set()
         self._cold: dict[ReplicaKey, int] = {}  # being read from the disk -> so many bytes at most
@@ -85,7 +90,10 @@ class IncrementalFetch:
             self._positions.told.pop(key, None)
             self._queued.discard(key)
             self._fresh.add(key)
+            self._looked_at.discard(key)
         until_ms = self._owner.now_ms() + min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
+        if self._has_more:
+            until_ms = self._owner.now_ms()
         if self._request is not None:
             until_ms = min(until_ms, self._until_ms)
             self._merged()
@@ -96,6 +104,7 @@ class IncrementalFetch:
 
     def _look_if_moved(self, keys: Sequence[ReplicaKey]) -> None:
         """Reads if there may be something to tell of partitions that have moved."""
+        self._looked_at.difference_update(keys)
         request = self._request
         if request is not None and any(
             self._owner.reader.has_something(request, self._positions.asked[key])
@@ -105,7 +114,7 @@ class IncrementalFetch:
             self.look()
 
     def look(self) -> None:
-        """Reads the partitions to look at; answers if there is enough to tell, or the time is over."""
+        """Reads the partitions to look at, some in each step; answers if there is enough to tell, or the time is over."""
         request = self._request
         if request is None:
             return
@@ -119,15 +128,26 @@ class IncrementalFetch:
         found_bytes = sum(len(one.data) for one in found)
         cold_bytes = request.max_bytes - found_bytes - sum(self._cold.values())
         if cold_bytes > 0:
+            self._looked_at -= self._queued
             self._queued.clear()
-        asked = self._asked(request, found_bytes)
-        fresh, self._fresh = self._fresh, self._fresh & self._postponed
+        readable = self._readable()
+        unread_count = sum(key not in self._looked_at for key in readable)
+        asked = self._asked(request, readable, found_bytes)
+        keys = {(position.topic_id, position.partition_id) for position in asked.partitions}
+        fresh = self._fresh & keys
+        self._fresh -= keys
         slots = self._owner.reader.read_warm(asked, fresh, cold_bytes=cold_bytes, is_first=not found)
         is_worth = is_worth_sending(asked, [*(one.slot._replace(data=one.data) for one in found), *slots])
         if is_worth or self._until_ms <= self._owner.now_ms():
             self._found.clear()
             from_disk = [self._owner.reader.checked(request, one.position, one.slot, one.data) for one in found]
-            self._send(request, [slot for slot in (*from_disk, *slots) if self._is_new(asked, slot)])
+            news = [slot for slot in (*from_disk, *slots) if self._is_new(asked, slot)]
+            self._has_more = not is_worth and len(readable) > LOOKED_TOGETHER
+            self._send(request, news)
+        else:
+            self._looked_at |= keys
+            if unread_count > LOOKED_TOGETHER:
+                self._owner.look_later(self.look)
         self._read_cold(asked, [read for read in zip(asked.partitions, slots, strict=True) if read[1].data is None])
 
     def close(self) -> None:
@@ -146,17 +166,23 @@ class IncrementalFetch:
         self._postponed.clear()
         self.look()
 
-    def _asked(self, request: FetchRequest, found_bytes: int) -> FetchRequest:
+    def _readable(self) -> list[ReplicaKey]:
+        """Returns the partitions that have moved, but for those that wait for an image, or for the disk and tell no progress."""
+        return [
+            key
+            for key in self._positions.moved
+            if key not in self._postponed and (key in self._fresh or not self._has_turn_later(key))
+        ]
+
+    def _asked(self, request: FetchRequest, keys: Sequence[ReplicaKey], found_bytes: int) -> FetchRequest:
         """Returns the request with the positions to look at, within what is left of an answer."""
+        if len(keys) > LOOKED_TOGETHER:  # those first for which there may be something to answer
+            keys = sorted(keys, key=self._looked_at.__contains__)[:LOOKED_TOGETHER]
         partitions: list[FetchPartition] = []
-        for key in self._positions.moved:
+        for key in keys:
             position = self._positions.asked[key]
-            if key in self._postponed:
-                continue
-            if not self._has_turn_later(key):
-                partitions.append(position)
-            elif key in self._fresh:
-                partitions.append(replace(position, max_bytes=0))  # it tells progress, which must not wait
+            # one that waits for the disk tells progress, which must not wait
+            partitions.append(replace(position, max_bytes=0) if self._has_turn_later(key) else position)
         max_bytes = max(0, min(request.max_bytes, MAX_RESPONSE_BYTES) - found_bytes)
         return replace(request, partitions=tuple(partitions), max_bytes=max_bytes)
 
@@ -180,6 +206,7 @@ class IncrementalFetch:
     def _take_cold(self, position: FetchPartition, slot: Slot, data: bytes | None) -> None:
         key = (position.topic_id, position.partition_id)
         self._cold.pop(key, None)
+        self._looked_at.discard(key)
         if data:
             self._found[key] = _Found(position, slot, data)
         if data != b"":  # else the disk has too much to do: it is asked again when the request's time is over
@@ -227,6 +254,7 @@ class IncrementalFetch:
 
     def _forget(self, key: ReplicaKey) -> None:
         self._positions.forget(key)
+        self._looked_at.discard(key)
         self._found.pop(key, None)
         self._queued.discard(key)
         self._fresh.discard(key)
@@ -294,6 +322,10 @@ class IncrementalFetches:
             self._fetches[fetch_id].look()
 
     # ---- for the fetches themselves ---------------------------------------------------------------------------------------
+
+    def look_later(self, look: Callable[[], None]) -> None:
+        """Has a fetch look at more partitions after the other work of the driver."""
+        self._stepper.driver.submit(look)
 
     def now_ms(self) -> int:
         return self._stepper.clock.now_ms()

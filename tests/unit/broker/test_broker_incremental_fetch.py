@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from uuid import UUID
 
+import pytest
 from broker_kit import KEY, TOPIC_ID, batch, rig, topic, wait_until
 from stream_kit import BROKERS, OTHER, RATE, WAIT_MS, Stream, adding, append, at, data_of, throttled, two_topics
 
+from replog.broker.requests import incremental_fetch
+from replog.broker.requests.fetch_reader import FetchReader
 from replog.errors import ErrorCode
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.records import scan
-from replog.rpc.messages import FetchResponse, FetchResult
+from replog.rpc.messages import FetchRequest, FetchResponse, FetchResult
 
 
 def result_of(answer: FetchResponse) -> FetchResult:
@@ -241,3 +246,36 @@ async def test_a_throttle_that_is_lifted_holds_nobody_up() -> None:
         await it.apply(ConfigRecord(ResourceType.BROKER, "", "leader.replication.throttled.rate", None))
         await it.advance(WAIT_MS)
         assert len(data_of(stream.take())[TOPIC_ID]) == 100
+
+
+async def test_thousands_of_positions_are_looked_at_some_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: with each request all positions that had nothing to tell were read again, and ten thousand held the loop for 150 ms."""
+    monkeypatch.setattr(incremental_fetch, "LOOKED_TOGETHER", 3)
+    looks: list[int] = []
+    read = FetchReader.read_warm
+
+    def noted(reader: FetchReader, request: FetchRequest, *others: Any, **named: Any) -> Any:
+        looks.append(len(request.partitions))
+        return read(reader, request, *others, **named)
+
+    monkeypatch.setattr(FetchReader, "read_warm", noted)
+    many = [(UUID(int=200 + number), 0) for number in range(10)]
+    async with rig() as it:
+        made = [topic((1, 2), name=f"t{number}", topic_id=key[0]) for number, key in enumerate(many)]
+        await it.apply(*BROKERS, *(record for records in made for record in records))
+        stream = Stream(it)
+        await stream.ask(*(at(0, key) for key in many))
+        await wait_until(lambda: len(looks) == 4)
+        assert (looks, stream.answers) == ([3, 3, 3, 1 + 2], [])
+        await append(it, many[9])
+        assert data_of(stream.take())[many[9][0]] == [0], "what has records is looked at first"
+        told = 2
+        await stream.ask(at(1, many[9]))
+        await it.advance(WAIT_MS)
+        while told < 10:
+            answer = stream.take()
+            assert 1 <= len(answer.results) <= 3
+            told += len(answer.results)
+            await stream.ask()
+        assert stream.answers == [], "everything is told, and nobody waits for it more than once"
+        assert max(looks) == 3
