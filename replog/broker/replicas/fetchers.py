@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.broker.clock import Clock
 from replog.broker.driver import Driver
@@ -41,6 +42,9 @@ THROTTLED_DELAY_S = 0.1
 
 PARTITIONS_TOGETHER = 1_000
 """Positions in one request: writing and reading them are one step on either side, tens of milliseconds."""
+
+RESULTS_TOGETHER = 100
+"""Results of an answer that are taken in one step: each may have records to append."""
 
 ANSWER_GRACE_S = 5.0
 """How long beyond its own waiting time an answer may take before the leader counts as gone."""
@@ -148,7 +152,10 @@ class LeaderFetcher:
             return self._build_request()
 
         while True:
-            await self._ask(stream, partial(take, await stream.receive()))
+            *first, last = _pieces(await stream.receive())
+            for piece in first:
+                await self._owner.driver.call(partial(self._handle, piece))
+            await self._ask(stream, partial(take, last))
 
     async def _watch_answers(self) -> None:
         """Ends the stream when an answer is overdue.  Looks seldom: a time-out for each answer would cost as much as reading it."""
@@ -360,6 +367,15 @@ class Fetchers:
     async def stop(self) -> None:
         for fetcher in self._by_leader.values():
             await fetcher.stop()
+
+
+def _pieces(response: FetchResponse) -> list[FetchResponse]:
+    """Returns an answer in pieces, each of which is taken in one step."""
+    count = len(response.results)
+    if count <= RESULTS_TOGETHER:
+        return [response]
+    parts = [slice(start, start + RESULTS_TOGETHER) for start in range(0, count, RESULTS_TOGETHER)]
+    return [replace(response, results=response.results[part], batches=response.batches[part]) for part in parts]
 
 
 def _fetch_partition(replica: Replica, position: FetchPosition, max_bytes: int) -> FetchPartition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
@@ -375,3 +376,29 @@ async def test_a_throttled_replica_goes_on_when_it_is_taken_into_the_isr() -> No
         await it.rig.apply(*topic((1, 2), leader=2), adding(TOPIC_ID, 2))
         await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1, 2)))
         assert len((await it.request()).partitions) == 1
+
+
+async def test_an_answer_for_thousands_of_partitions_is_taken_some_in_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trap: the records of a thousand partitions were appended in one step, which held the loop for a tenth of a second."""
+    monkeypatch.setattr(fetchers_module, "RESULTS_TOGETHER", 3)
+    async with following() as it:
+        ids = [UUID(int=200 + number) for number in range(8)]
+        made = [topic((1, 2), leader=2, name=f"t{topic_id.int}", topic_id=topic_id) for topic_id in ids]
+        await it.rig.apply(*BROKERS, *(record for records in made for record in records))
+        request = await it.request_of({(topic_id, 0, 0) for topic_id in ids})
+        call, appended = it.rig.stepper.driver.call, [0]
+
+        def ends() -> int:
+            return sum(replica.log.log_end_offset for replica in it.rig.stepper.replicas.values())
+
+        async def counted(work: Callable[[], object]) -> object:
+            done = await call(work)
+            appended.append(ends())
+            return done
+
+        monkeypatch.setattr(it.rig.stepper.driver, "call", counted)
+        it.stream.incoming.put_nowait(answer(request, stored(0)))
+        await it.request_of({(topic_id, 1, 0) for topic_id in ids})
+        assert (ends(), max(after - before for before, after in itertools.pairwise(appended))) == (8, 3)
