@@ -18,7 +18,7 @@ FOLDERS = ("", "replog", "docs", "bench", "tests", "tests/unit", "tests/sim", "q
 TESTS = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
 """Tests by their names, of which there is one each."""
 
-OF_USERS = {"job.py", "app.py", "first.py", "pipeline.py", "server.toml"}
+OF_USERS = {"job.py", "app.py", "worker.py", "first.py", "pipeline.py", "server.toml"}
 """Files that a reader has, not this repository."""
 
 _TEST = re.compile(r"`(test_\w+\.py)`(?: `(?=test_)|::)(test_\w+)`")
