@@ -218,6 +218,27 @@ class CreateTopics(Asks["CreateTopicsResponse"], frozen=True):
     client: MutatingClient | None = None
 
 
+class ForkTopic(Asks["ForkTopicResponse"], frozen=True):
+    """Create a topic that begins with the committed records of another one.
+
+    `topic_id`: the id of the source, so that one that was created anew is not meant.  `end_offsets`: a high watermark of each of its
+    partitions, by their leaders.  `client` as of `CreateTopics`.
+    """
+
+    source: str
+    topic_id: UUID
+    copy: str
+    end_offsets: tuple[int, ...]
+    client: MutatingClient | None = None
+
+
+class ForkTopicResponse(Struct, frozen=True):
+    """`topic_id`: the id of the copy.  `throttle_time_ms` as of `CreateTopicsResponse`."""
+
+    topic_id: UUID
+    throttle_time_ms: int = 0
+
+
 class TopicResult(Struct, frozen=True):
     name: str
     error: ErrorCode
@@ -568,6 +589,7 @@ ClientChange: TypeAlias = (
     | DrainBroker
     | ElectLeaders
     | ExpireDelegationToken
+    | ForkTopic
     | RenewDelegationToken
     | UnregisterBroker
     | UpdateFeatures
@@ -598,6 +620,7 @@ ControllerResponse: TypeAlias = (
     | HeartbeatResponse
     | AlterPartitionResponse
     | CreateTopicsResponse
+    | ForkTopicResponse
     | DeleteTopicsResponse
     | AlterConfigsResponse
     | AllocateProducerIdsResponse

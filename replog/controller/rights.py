@@ -33,6 +33,7 @@ from replog.controller.requests import (
     DrainBroker,
     ElectLeaders,
     ExpireDelegationToken,
+    ForkTopic,
     LongResult,
     NewPartitions,
     NewTopic,
@@ -218,6 +219,11 @@ def _own_token(_change: ClientChange, _user: str) -> Resource | None:
     return None
 
 
+def _copy(change: ForkTopic, _user: str) -> Resource:
+    """Returns the topic that is made; what is done to the source are reads, which the broker decides that is asked."""
+    return _topic(change.copy)
+
+
 ALTERS_CLUSTER: Final = ChangeRight(AclOperation.ALTER)
 """What changes of the cluster as a whole need, those of the voters of the metadata quorum among them."""
 
@@ -239,6 +245,7 @@ CHANGE_RIGHTS: Final[Mapping[type, ChangeRight]] = {
         ),
         everywhere=AclOperation.DELETE,
     ),
+    ForkTopic: ChangeRight(AclOperation.CREATE, _copy, everywhere=AclOperation.CREATE),
     CreatePartitions: ChangeRight(
         AclOperation.ALTER,
         things=(

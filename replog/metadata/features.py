@@ -10,6 +10,7 @@ metadata.version     1      brokers, topics, partitions, configurations, produce
 metadata.version     2      transactions of the metadata log, reassignments, drained brokers, controller registrations
 metadata.version     3      endpoints of brokers by the names of listeners: where they serve Kafka's clients
 metadata.version     4      users, entries of access control lists, quotas of clients, delegation tokens
+metadata.version     5      forks: topics that begin with the records of another one
 transaction.version  1      records of transactions that a later version may add to (KIP-890)
 transaction.version  2      another epoch for each transaction; a partition joins one with its first batch (KIP-890)
 ===================  =====  ==========================================================================================
@@ -31,6 +32,9 @@ METADATA_VERSION_ENDPOINTS = 3
 METADATA_VERSION_SECURITY = 4
 """From this level on there are users, entries of access control lists, quotas of clients and delegation tokens."""
 
+METADATA_VERSION_FORKS = 5
+"""From this level on a topic may be the fork of another one."""
+
 TRANSACTION_VERSION = "transaction.version"
 """The feature of transactions; its levels are Kafka's, and producers look at it to know how to write."""
 
@@ -41,7 +45,7 @@ TRANSACTION_VERSION_BUMPS = 2
 """From this level on a producer gets another epoch at the end of each transaction."""
 
 SUPPORTED_FEATURES = (
-    SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_SECURITY),
+    SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_FORKS),
     SupportedFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_BUMPS),
 )
 """What this code supports; a new cluster starts with the highest levels."""

@@ -153,7 +153,8 @@ class PartitionRecord(Struct, frozen=True, gc=False):
 
     `last_known_elr`: members of the last ISR or ELR that restarted uncleanly since the ISR was last proven; the
     `recovered` election waits for all of them.  `adding_replicas` and `removing_replicas` are both parts of `replicas`;
-    a reassignment is under way while one of them is not empty.
+    a reassignment is under way while one of them is not empty.  `forked_topic_id`: the topic whose records below
+    `forked_end_offset` this partition began with, and None of any other one; neither ever changes.
     """
 
     partition_id: int
@@ -168,6 +169,8 @@ class PartitionRecord(Struct, frozen=True, gc=False):
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    forked_topic_id: UUID | None = None
+    forked_end_offset: int = 0
 
 
 class PartitionChangeRecord(Struct, frozen=True, gc=False):
@@ -343,7 +346,8 @@ def encoded_bytes_max(record: MetadataRecord) -> int:
     if type(record) is PartitionRecord:
         members_count = len(record.replicas) + len(record.isr) + len(record.elr) + len(record.last_known_elr)
         members_count += len(record.adding_replicas) + len(record.removing_replicas)
-        return _PARTITION_BYTES + 10 * members_count
+        fork_bytes = 0 if record.forked_topic_id is None else _ID_BYTES + _NUMBER_BYTES
+        return _PARTITION_BYTES + 10 * members_count + fork_bytes
     if type(record) is PartitionChangeRecord:
         lists = (record.isr, record.elr, record.last_known_elr, record.replicas)
         moved = (record.adding_replicas, record.removing_replicas)

@@ -7,6 +7,7 @@ controller that writes a change and the broker that replays it cannot come to di
 from __future__ import annotations
 
 from typing import TypeVar
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
@@ -77,6 +78,8 @@ class PartitionRegistration(Struct, frozen=True, gc=False):
         adding_replicas: The part of `replicas` that a reassignment brings in; empty outside of one.
         removing_replicas: The part of `replicas` that goes once all others have caught up; empty outside of a
             reassignment.  A replica that was added for a target that has since been replaced is in both.
+        forked_topic_id: The topic whose records this partition began with (`replog.log.directories.fork`); None: it began empty.
+        forked_end_offset: The end (exclusive) of those records; 0 where it began empty.
     """
 
     replicas: tuple[int, ...]
@@ -89,6 +92,8 @@ class PartitionRegistration(Struct, frozen=True, gc=False):
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    forked_topic_id: UUID | None = None
+    forked_end_offset: int = 0
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
@@ -99,6 +104,10 @@ class PartitionRegistration(Struct, frozen=True, gc=False):
     def is_reassigning(self) -> bool:
         """Whether replicas are being moved."""
         return bool(self.adding_replicas or self.removing_replicas)
+
+    def counts_on(self, broker_id: int) -> bool:
+        """Whether a broker's replica may lead as one that has all that is committed."""
+        return broker_id in self.isr or broker_id in self.elr
 
     @property
     def awaits_reports(self) -> bool:
@@ -118,6 +127,8 @@ class PartitionRegistration(Struct, frozen=True, gc=False):
             leader_recovery_state=_changed(self.leader_recovery_state, change.leader_recovery_state),
             adding_replicas=_changed(self.adding_replicas, change.adding_replicas),
             removing_replicas=_changed(self.removing_replicas, change.removing_replicas),
+            forked_topic_id=self.forked_topic_id,
+            forked_end_offset=self.forked_end_offset,
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct
 
-from replog.controller.requests import DrainBroker, DrainBrokerResponse
+from replog.controller.requests import DrainBroker, DrainBrokerResponse, ForkTopic, ForkTopicResponse
 from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews
 from replog.coordinator.transactions.requests import (
     ForgetTransactionalId,
@@ -197,6 +197,7 @@ _KINDS: Mapping[int, tuple[type[Struct], type[Struct]]] = {
     10: (DescribeConfigsRequest, DescribeConfigsResponse),
     11: (PrepareTransaction, PrepareTransactionResponse),
     12: (ForgetTransactionalId, ForgetTransactionalIdResponse),
+    13: (ForkTopic, ForkTopicResponse),
 }
 """By the key, counted from `FIRST_KEY`: it never changes, and that of an API that is gone (1) is not given again."""
 

@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
 from replog.access.rights import Rights
-from replog.controller.requests import DrainBroker
+from replog.controller.requests import DrainBroker, ForkTopic
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.transactions.requests import ForgetTransactionalId, PrepareTransaction
 from replog.errors import TopicAuthorizationError
 from replog.metadata.records import ResourceType
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS
-from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, mutating
 from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded
 from replog.protocol.written_steps import Steps
 from replog.rpc.metadata_messages import WaitForMetadata
@@ -85,6 +86,11 @@ async def _drain_broker(node: KafkaNode, asked: PrivateCall, call: Call) -> Priv
     return PrivateAnswer(parts=[encoded(await node.change(asked.question, asked.timeout_ms, call.rights))])
 
 
+async def _fork_topic(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
+    question = replace(asked.question, client=mutating(call, 0))
+    return PrivateAnswer(parts=[encoded(await node.change(question, asked.timeout_ms, call.rights.client))])
+
+
 async def _ask_node(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
     answer: Struct = await node.call(asked.question, asked.timeout_ms)
     return PrivateAnswer(parts=[await asyncio.to_thread(encoded, answer) if _is_long(answer) else encoded(answer)])
@@ -112,6 +118,7 @@ _HANDLERS: Final[Mapping[type[Struct], Handle]] = {
     WaitForMetadata: _wait_for_metadata,
     WaitForGroupNews: _wait_for_group_news,
     DrainBroker: _drain_broker,
+    ForkTopic: _fork_topic,
     DescribeConfigsRequest: _describe_configs,
     PrepareTransaction: _ask_coordinator,
     ForgetTransactionalId: _ask_coordinator,

@@ -259,7 +259,10 @@ class ListOffsetsPartition(Struct, frozen=True, gc=False):
 
 
 class ListOffsetsRequest(Asks["ListOffsetsResponse"], frozen=True):
+    """`read_uncommitted`: what our client asks with, of all partitions."""
+
     partitions: tuple[ListOffsetsPartition, ...]
+    read_uncommitted: Annotated[bool, IN_PROCESS] = False
 
 
 class ListOffsetsResult(Struct, frozen=True, gc=False):

@@ -141,7 +141,7 @@ async def test_a_cluster_of_the_version_before_names_all_brokers_once_its_level_
     before = await cluster.admin.describe_cluster()
     raised = await asyncio.to_thread(replog, "features", "upgrade", "--dir", cluster.local.directory)
     assert raised.status == 0, raised.err
-    assert raised.out == "metadata.version is at level 4\ntransaction.version is at level 2\n"
+    assert raised.out == "metadata.version is at level 5\ntransaction.version is at level 2\n"
     await all_name(cluster, [1, 2, 3], [1, 2, 3])
     after = await cluster.admin.describe_cluster()
     assert [broker.broker_epoch for broker in after.brokers] == [broker.broker_epoch for broker in before.brokers]

@@ -21,6 +21,8 @@ MAY_SLEEP = {
     "test_client_producer_chaos.py disturb": "the pace of disturbances",
     "test_client_producer_chaos.py test_chaos": "the pace of a load, and how long it is disturbed",
     "test_cluster_kill.py test_storm_of_kills": "the length of an outage",
+    "test_cluster_topic_forks.py test_a_fork_is_whole_or_not_there_when_all_nodes_are_killed_during_it": "when nodes die",
+    "test_cluster_topic_forks.py test_forks_under_load_while_nodes_are_killed": "when a node dies",
     "test_cluster_pause.py test_pause_again_and_again": "the length of a pause",
     "test_cluster_pause.py test_all_paused_together": "the length of a pause",
     "test_embedded_group_ends.py work": "the pace of an application",

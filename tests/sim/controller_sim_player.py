@@ -253,7 +253,7 @@ class Player:
         return UnregisterBroker(self._rng.choice(BROKERS))
 
     def _features(self) -> UpdateFeatures:
-        return UpdateFeatures((FeatureUpdate(METADATA_VERSION, self._rng.choice((2, 3, 4))),))
+        return UpdateFeatures((FeatureUpdate(METADATA_VERSION, self._rng.choice((2, 3, 4, 5))),))
 
     def _controller(self) -> RegisterController:
         controller_id = self._rng.randrange(3)

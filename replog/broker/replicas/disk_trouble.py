@@ -6,6 +6,7 @@
 | the same, with the metadata log in it, or no other directory | the node stops                                                   |
 | bytes contradict their checksum or recovery point | that replica is offline alone (quarantined); nothing of it is changed       |
 | a follower's log contradicts its leader's      | the same: the folder of another partition may stand in its place               |
+| a replica cannot begin as a fork               | the same: its records are counted on and are not there                         |
 | the replica is repaired (see below)            | the replica is offline until the controller counts on others                  |
 | the metadata lag behind the epochs of a log    | the replica is offline for a moment, and elected anew: the epoch rises         |
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
@@ -39,6 +40,7 @@ from replog.errors import (
     CorruptIndexError,
     CorruptRecordError,
     DiskFullError,
+    ForkFailedError,
     LateLeaderEpochError,
     ReplogError,
     StorageError,
@@ -52,7 +54,7 @@ from replog.rpc.node_messages import ReplicaStatus
 
 _log = logging.getLogger(__name__)
 
-_DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError)
+_DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError, ForkFailedError)
 
 
 class UnusableReplica(Struct):

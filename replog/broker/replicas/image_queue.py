@@ -250,6 +250,9 @@ class ImageQueue:
             await asyncio.get_running_loop().run_in_executor(self._executor, run_together, jobs)
         async with self._taking:
             await self._take_in_steps(jobs)
+        for home in dict.fromkeys(job.home for job in jobs if job.replica.fork is not None):
+            with contextlib.suppress(BrokerClosedError):
+                await self._manager.moves.checkpoint(home)
 
     async def _take_in_steps(self, jobs: Sequence[CreateJob]) -> None:
         with contextlib.suppress(BrokerClosedError):

@@ -10,8 +10,9 @@ from uuid import UUID
 from replog.broker.clock import Clock
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
-from replog.errors import CorruptCheckpointError, DiskFullError, StorageError
+from replog.errors import CorruptCheckpointError, DiskFullError, ForkFailedError, StorageError
 from replog.log import METADATA_TOPIC, CreateJob, Log, LogConfig, LogDirectory, LogManager
+from replog.log.directories.creation import NewReplica
 from replog.log.file_names import partition_dir_name
 from replog.metadata.delta import LocalPartition
 from replog.metadata.image import MetadataImage
@@ -48,6 +49,10 @@ class ReplicaLogs:
         if self._logs.home_of(*place) is not None or self._logs.gave_up(*place):
             return None
         leads = local.registration.leader == self._config.node_id
+        if local.registration.forked_topic_id is not None:
+            job = self._prepare_fork(before, image, local)
+            if job is not None or local.registration.counts_on(self._config.node_id):
+                return job
         with contextlib.suppress(DiskFullError, StorageError):
             return self._logs.prepare_create(
                 local.topic_name,
@@ -58,6 +63,40 @@ class ReplicaLogs:
                 is_new=is_new_replica(before, local, self._config.node_id),
                 leader_epoch=local.registration.leader_epoch if leads else None,
             )
+        return None
+
+    def _prepare_fork(self, before: MetadataImage, image: MetadataImage, local: LocalPartition) -> CreateJob | None:
+        """Prepares a job that creates a replica with the records of its source; see `replog.log.directories.fork`.
+
+        None: it cannot.  Where the records are counted on here, the replica is offline then.
+        """
+        registration, broker_id = local.registration, self._config.node_id
+        place, source_id = (local.topic_name, local.partition_id), registration.forked_topic_id
+        source = None
+        if source_id is not None:
+            source = image.topics_by_id.get(source_id) or before.topics_by_id.get(source_id)
+        is_new, is_whole = is_new_replica(before, local, broker_id), registration.counts_on(broker_id)
+        config = TopicSettings(local.topic_name, image, self._config).log_config()
+        why: object = "not all of its records are on this broker"
+        try:
+            if source is not None:
+                job = self._logs.prepare_fork(
+                    (source.name, local.partition_id),
+                    source.topic_id,
+                    registration.forked_end_offset,
+                    NewReplica(place, local.topic_id, config),
+                    now_ms=self._clock.wall_ms(),
+                    is_new=is_new,
+                    is_whole=is_whole,
+                )
+                if job is not None:
+                    return job
+        except (DiskFullError, StorageError) as error:
+            why = error
+        if is_whole:
+            failed = ForkFailedError(f"{partition_dir_name(*place)} cannot be forked: {why}")
+            with contextlib.suppress(StorageError):  # `open` meets it again
+                self._logs.lose(place, failed, is_new=is_new)
         return None
 
     def forget_given_up(self, place: tuple[str, int]) -> None:

@@ -230,7 +230,7 @@ class ReplicaMoves:
             raise
         if job.error is not None:
             raise job.error
-        await self._checkpoint(job.home)
+        await self.checkpoint(job.home)
         if job.retired is not None:
             try:
                 await self._in_thread(job.retired.run)
@@ -238,8 +238,8 @@ class ReplicaMoves:
                 _log.warning("%s", error)
         return True
 
-    async def _checkpoint(self, home: LogDirectory) -> None:
-        """Writes the checkpoints of the new log directory: until they know the replica a start would check it whole."""
+    async def checkpoint(self, home: LogDirectory) -> None:
+        """Writes the checkpoints of a log directory: until they know a replica that came to it, a start would check it whole."""
         for prepare in (home.prepare_recovery_points, partial(home.prepare_high_watermarks, {})):
             for job in await self._stepper.driver.call(prepare):
                 try:

@@ -32,15 +32,17 @@ from replog.broker.replicas.views import (
     replica_statuses,
 )
 from replog.controller.requests import OfflineReplica, ReplicaEnd
-from replog.errors import LateLeaderEpochError
+from replog.errors import LateLeaderEpochError, ReplogError
 from replog.log import LogManager, TailCache
 from replog.metadata.delta import LocalPartition
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import LeaderRecoveryState
 from replog.metadata.registrations import PartitionRegistration
+from replog.records import encode_end_transaction_marker
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.replication.messages import (
+    Appended,
     StateChanged,
     Tick,
 )
@@ -213,6 +215,42 @@ class ReplicaManager:
         )
         self.stepper.leaderships.begun(replica)
         self.stepper.step_leader(replica, Tick())
+        self._end_forked(replica, state.leader_epoch)
+
+    def _end_forked(self, replica: Replica, leader_epoch: int) -> None:
+        """Ends what producers had begun in the source of a fork: aborts open transactions, forgets sequences (see `fork`).
+
+        Each new leader does, since the one before may not have come to it.
+
+        Raises:
+            DiskFullError: There is no room for a marker.
+            StorageError: The disk failed.
+        """
+        end_offset, now_ms = replica.registration.forked_end_offset, self.stepper.clock.wall_ms()
+        if end_offset == 0:
+            return
+        producers = replica.log.producers
+        markers = [
+            encode_end_transaction_marker(
+                base_offset=0,
+                leader_epoch=-1,
+                timestamp_ms=now_ms,
+                producer_id=producer_id,
+                producer_epoch=producers.producers[producer_id].producer_epoch,
+                coordinator_epoch=max(0, producers.producers[producer_id].coordinator_epoch),
+                is_commit=False,
+            )
+            for producer_id, first_offset in producers.open_transactions.items()
+            if first_offset < end_offset
+        ]
+        if markers:
+            outcomes = replica.log.append_all_as_leader(markers, leader_epoch=leader_epoch, now_ms=now_ms)
+            self.stepper.step_leader(replica, Appended(replica.log.log_end_offset))
+            self.stepper.fetches.progressed(replica.key)
+            for outcome in outcomes:
+                if isinstance(outcome, ReplogError):
+                    raise outcome
+        producers.forget_batches_below(end_offset)
 
     def _follow(self, local: LocalPartition, is_new: bool) -> None:
         reason = self._election_reason(local)

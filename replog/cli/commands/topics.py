@@ -90,6 +90,18 @@ def create(
         )
 
 
+@app.command("fork")
+def fork(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The topic that has the records.")],
+    copy: Annotated[str, typer.Argument(metavar="COPY", help="The topic to make.")],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    _directory: common.OrDirectory = None,
+) -> None:
+    """Make a topic with all committed records of another one, which goes on by itself: its segments are hard links."""
+    topic = common.ask(bootstrap_servers, lambda admin: admin.fork_topic(source, copy), f"forking {source}")
+    typer.echo(f"{copy} has all records of {source}: {common.counted(len(topic.partitions), 'partition')}")
+
+
 @app.command("list")
 def list_topics(
     sizes: Annotated[

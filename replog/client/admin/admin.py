@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from replog.client.admin.access import AclOperations, DelegationTokenOperations, QuotaOperations, UserOperations
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
+from replog.client.admin.together import Deadline
 from replog.client.admin.transactions import TransactionOperations
 from replog.client.arguments import (
     assignments_of,
@@ -27,21 +28,31 @@ from replog.client.arguments import (
 )
 from replog.client.cluster.addresses import address_of, parse_address
 from replog.client.cluster.image import has_leaders, is_in_sync, is_ready
-from replog.client.cluster.offsets import delete_records, epoch_ends, list_offsets
+from replog.client.cluster.offsets import delete_records, epoch_ends, list_offset_results, list_offsets
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
-from replog.controller.requests import ConfigEntry, CreateTopics, DeleteTopics, NamedPartition, NewTopic, TopicResult
+from replog.controller.requests import (
+    ConfigEntry,
+    CreateTopics,
+    DeleteTopics,
+    ForkTopic,
+    NamedPartition,
+    NewTopic,
+    TopicResult,
+)
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
     InvalidRequestError,
     ReplogError,
+    TopicExistsError,
 )
 from replog.errors.choices import require_at_least
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import ResourceType
+from replog.rpc.messages import LATEST_TIMESTAMP
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import (
     ConfigDescription,
@@ -178,6 +189,46 @@ class Admin(
         (result,) = await self.create_topics([topic], timeout_ms=within_ms)
         _raise_result(result)
         return await self.wait_for_topic(name, has_leaders, timeout_ms=within_ms, what=f"wait for leaders of {name}")
+
+    async def fork_topic(self, source: str, copy: str, *, timeout_ms: int | None = None) -> TopicInfo:
+        """Creates a topic with all that is committed in another one; returns when it can be read from it.
+
+        Segments are shared as hard links, so that it takes no longer for a large topic.  The copy has the same partitions, replicas,
+        configurations and offsets, and goes on by itself.  Transactions that are open are aborted in it.  Partitions are not cut at
+        one moment: a transaction that commits meanwhile may be in some of them.
+
+        Args:
+            source: The name of the topic.
+            copy: The name of the topic to create.
+            timeout_ms: The limit of each of the steps (markers, ends, creation, leaders, replicas), in milliseconds.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such source.
+            TopicExistsError, InvalidTopicError, PolicyViolationError: The controller refuses the copy, or the source is the cluster's own.
+            LeaderNotAvailableError: A partition of the source has no leader, or moves to other brokers.
+            UnsupportedVersionError: A node is too old.
+            RequestTimedOutError: The copy was not there in time; it may come all the same.
+        """
+        require_text("source", source)
+        require_text("copy", copy)
+        within_ms = self._limit_ms(timeout_ms)
+        info = (await self.describe_topics([source]))[source]
+        places = [TopicPartition(source, each) for each in range(len(info.partitions))]
+        await self._wait_for_markers(places, Deadline(within_ms))
+        latest = dict.fromkeys(places, LATEST_TIMESTAMP)
+        ends = await list_offset_results(self._view, latest, timeout_ms=within_ms, read_uncommitted=True)
+        request = ForkTopic(source, info.topic_id, copy, tuple(ends[place].offset for place in places))
+        fate = Fate()
+        try:
+            what = f"fork topic {source} as {copy}"
+            await self._view.call_any(request, timeout_ms=within_ms, what=what, on_retry=fate.note)
+        except TopicExistsError:
+            if not fate.unknown:
+                raise
+        topic = await self.wait_for_topic(copy, has_leaders, timeout_ms=within_ms, what=f"wait for leaders of {copy}")
+        # a leader tells no high watermark before all replicas in sync have what it began with
+        await self.list_offsets({(copy, each.partition): LATEST_TIMESTAMP for each in places}, timeout_ms=within_ms)
+        return topic
 
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> tuple[TopicResult, ...]:
         """Deletes several topics, each for itself, and waits until they are gone from the metadata that this client sees.

@@ -9,6 +9,7 @@ A base class of `Admin`; every method retries what is worth retrying, for its ti
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -79,6 +80,10 @@ _REFUSED: Final = {
 }
 """What refusals of a marker mean, for which Kafka has no text."""
 
+MARKERS_PAUSE_S: Final = 0.02
+"""Between two looks whether a transaction has its end: as a rule it has after one."""
+
+_COMMITTING: Final = "PrepareCommit"
 _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _DECIDED: Final = {"PrepareCommit": "committed", "PrepareAbort": "aborted"}
 
@@ -254,6 +259,35 @@ class TransactionOperations(AdminPart):
             )
         await self._write_abort(place, found, deadline)
         return found
+
+    async def _wait_for_markers(self, partitions: Sequence[TopicPartition], deadline: Deadline) -> None:
+        """Waits until each transaction that was committed has its end in these partitions, below the high watermarks.
+
+        A commit is acknowledged before that.  Its producer begins another transaction only after it.
+
+        Raises:
+            RequestTimedOutError: Some have not in time.
+        """
+        before = await self._first_offsets(partitions, deadline)
+        waiting = {producer_id for _, producer_id in before}
+        while waiting:
+            listed = await self.list_transactions(states=[_COMMITTING], timeout_ms=deadline.left_ms)
+            waiting &= {one.producer_id for one in listed}
+            if waiting:
+                now = await self._first_offsets(partitions, deadline)
+                waiting -= {each[1] for each, first in now.items() if first >= 0 and first != before.get(each)}
+                await asyncio.sleep(MARKERS_PAUSE_S)
+
+    async def _first_offsets(
+        self, partitions: Sequence[TopicPartition], deadline: Deadline
+    ) -> dict[tuple[TopicPartition, int], int]:
+        """Returns where the transactions of each producer in each partition begin that is open, -1: it has had some."""
+        return {
+            (place, each.producer_id): each.first_offset
+            for place, found in (await self._producers(partitions, deadline, skips_leaderless=False)).items()
+            for each in found
+            if each.first_offset >= 0 or each.coordinator_epoch >= 0
+        }
 
     # ---- coordinators ----------------------------------------------------------------------------------------------
 

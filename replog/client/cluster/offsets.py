@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.leader_calls import AttemptFailure, ask_leaders
@@ -57,10 +58,12 @@ async def list_offset_results(
     timeout_ms: int,
     skips_leaderless: bool = False,
     give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
+    read_uncommitted: bool = False,
 ) -> dict[TopicPartition, ListOffsetsResult]:
     """Asks as `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead.
 
-    `give_up` looks at the failures of each attempt; an error that it returns ends the call.
+    `give_up` looks at the failures of each attempt; an error that it returns ends the call.  With `read_uncommitted` the latest offset is
+    the high watermark, else the last stable one.
     """
 
     def asked(partition: TopicPartition, leader: LeaderAddress) -> ListOffsetsPartition:
@@ -71,7 +74,7 @@ async def list_offset_results(
         view,
         timestamps,
         asked,
-        ListOffsetsRequest,
+        partial(ListOffsetsRequest, read_uncommitted=read_uncommitted),
         timeout_ms=timeout_ms,
         what="list offsets",
         skips_leaderless=skips_leaderless,

@@ -38,6 +38,7 @@ from replog.wire.messages.produce import ProduceResponse as KafkaProduced
 BY_ID_FROM: Final = 13
 """The first version of Produce and of Fetch that names topics by their ids (KIP-516)."""
 
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 JOINING_FROM: Final = 12

@@ -19,6 +19,7 @@ class SyncAdmin(SyncClient[Admin]):
 
     create_topics = without_async(Admin.create_topics)
     create_topic = without_async(Admin.create_topic)
+    fork_topic = without_async(Admin.fork_topic)
     delete_topics = without_async(Admin.delete_topics)
     delete_topic = without_async(Admin.delete_topic)
     list_topics = without_async(Admin.list_topics)

@@ -45,6 +45,7 @@ from replog.controller.requests import (
     DrainBroker,
     ElectLeaders,
     ExpireDelegationToken,
+    ForkTopic,
     Heartbeat,
     LongResult,
     NodeWish,
@@ -100,6 +101,7 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     CreateTopics: lambda request: len(request.topics),
     DeleteTopics: lambda request: len(request.names) + len(request.topic_ids),
     CreatePartitions: lambda request: len(request.topics),
+    ForkTopic: lambda request: len(request.end_offsets),
     AlterConfigs: lambda request: sum(max(1, len(resource.configs)) for resource in request.resources),
     ElectLeaders: lambda request: len(request.partitions or ()),
     AlterPartitionReassignments: lambda request: len(request.items),
@@ -153,7 +155,13 @@ class Managers:
             config, state.replication, self.replication, self._reassignments, state.brokers, state.features
         )
         self._topics = TopicControl(
-            config, state.brokers, state.configs, state.replication, MutationQuotas(state.quotas.quotas), rng
+            config,
+            state.brokers,
+            state.configs,
+            state.features,
+            state.replication,
+            MutationQuotas(state.quotas.quotas),
+            rng,
         )
         self._registrations = RegistrationControl(
             cluster_id,
@@ -196,6 +204,7 @@ class Managers:
             (
                 _in_time(CreateTopics, topics.create),
                 _in_time(DeleteTopics, topics.delete),
+                _in_time(ForkTopic, topics.fork),
                 _in_time(CreatePartitions, topics.create_partitions),
                 _of(AlterConfigs, self._configs.alter),
                 _of(ElectLeaders, self.elections.elect),

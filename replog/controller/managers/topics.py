@@ -22,6 +22,8 @@ from replog.controller.requests import (
     CreateTopicsResponse,
     DeleteTopics,
     DeleteTopicsResponse,
+    ForkTopic,
+    ForkTopicResponse,
     NewPartitions,
     NewTopic,
     Result,
@@ -29,6 +31,7 @@ from replog.controller.requests import (
 )
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.features import FeatureControl
 from replog.controller.state.replication import ReplicationState
 from replog.errors import (
     ErrorCode,
@@ -37,13 +40,22 @@ from replog.errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    LeaderNotAvailableError,
     PolicyViolationError,
     ReplogError,
     TopicExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from replog.metadata.features import METADATA_VERSION_FORKS
+from replog.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    ResourceType,
+    TopicRecord,
+)
 from replog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_NAME, topic_name_trouble
 
 T = TypeVar("T", bound=Hashable)
@@ -77,6 +89,7 @@ class TopicControl:
         config: ControllerConfig,
         brokers: BrokerRegistry,
         configs: ConfigurationControl,
+        features: FeatureControl,
         replication: ReplicationState,
         quotas: MutationQuotas,
         rng: random.Random,
@@ -85,6 +98,7 @@ class TopicControl:
         self._quotas = quotas
         self._brokers = brokers
         self._configs = configs
+        self._features = features
         self._replication = replication
         self._rng = rng
         self._usable: tuple[UsableBroker, ...] = ()
@@ -249,6 +263,59 @@ class TopicControl:
     def _partition(self, topic_id: UUID, partition_id: int, replicas: tuple[int, ...]) -> PartitionRecord:
         isr = tuple([replica for replica in replicas if self._brokers.is_active(replica)])
         return PartitionRecord(partition_id, topic_id, replicas, isr, isr[0], 0, 0)
+
+    # ---- fork -------------------------------------------------------------------------------------------------------
+
+    def fork(self, request: ForkTopic, now_ms: int) -> Result:
+        """Creates a topic with the partitions, replicas and configurations of another one, which begins with its records.
+
+        Each replica makes its log from that of the source beside it (`replog.log.directories.fork` has the argument).  The ISR is that
+        of the source: its members have all that is below a high watermark.  The leader epoch is one higher, so that no batch below the
+        end of the fork is of a later one.
+
+        Raises:
+            UnsupportedVersionError: A node may be too old to make forks.
+            UnknownTopicOrPartitionError, UnknownTopicIdError: There is no such source, or it was created anew.
+            TopicExistsError, InvalidTopicError, PolicyViolationError: The copy is refused as a new topic, or a topic is the cluster's own.
+            LeaderNotAvailableError: A partition of the source has no leader, or is moving to other brokers.
+            InvalidRequestError: The ends are not those of its partitions.
+        """
+        self._features.require_metadata_version(METADATA_VERSION_FORKS, "forks of topics")
+        quota = self._quotas.of(request.client, now_ms)
+        source_id = self._existing_or_raise(request.topic_id)
+        if self._topic_id_or_raise(request.source) != source_id:
+            raise UnknownTopicIdError(f'topic "{request.source}" was created anew')
+        if request.source in INTERNAL_TOPICS or request.copy in INTERNAL_TOPICS:
+            raise InvalidTopicError("topics of the cluster's own are not forked, and no fork takes their place")
+        batch = _Batch()
+        self._check_name(request.copy, batch)
+        partitions = [self._replication.partitions[key] for key in self._replication.partitions_of(source_id)]
+        if len(partitions) != len(request.end_offsets) or min(request.end_offsets) < 0:
+            raise InvalidRequestError(
+                f'topic "{request.source}" has {len(partitions)} partitions, and needs an end for each: ask for the ends again'
+            )
+        configs = self._configs.values.get((ResourceType.TOPIC, request.source), {})
+        replicas_count = sum(len(partition.replicas) for partition in partitions)
+        records_count = 1 + len(configs) + len(partitions)
+        self._check_bounds(len(partitions), replicas_count, records_count, batch, new_topics=1)
+        quota.take(len(partitions))
+        topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+        records: list[MetadataRecord] = [TopicRecord(request.copy, topic_id)]
+        records += [ConfigRecord(ResourceType.TOPIC, request.copy, name, value) for name, value in configs.items()]
+        for index, (partition, end_offset) in enumerate(zip(partitions, request.end_offsets, strict=True)):
+            if partition.is_reassigning or not self._brokers.is_active(partition.leader):
+                raise LeaderNotAvailableError(
+                    f"{request.source}-{index} has no leader, or is moving to other brokers: fork it when that is over"
+                )
+            isr = tuple(member for member in partition.isr if self._brokers.is_active(member))
+            leader, epoch = partition.leader, partition.leader_epoch + 1
+            records.append(
+                PartitionRecord(
+                    index, topic_id, partition.replicas, isr, leader, epoch, 0,
+                    forked_topic_id=source_id, forked_end_offset=end_offset,
+                )
+            )  # fmt: skip
+        return Result(tuple(records), ForkTopicResponse(topic_id, quota.throttle_time_ms))
 
     # ---- grow -------------------------------------------------------------------------------------------------------
 

@@ -240,6 +240,28 @@ class CreateTopics(_message.Message):
     client: MutatingClient
     def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: bool = ..., client: _Optional[_Union[MutatingClient, _Mapping]] = ...) -> None: ...
 
+class ForkTopic(_message.Message):
+    __slots__ = ("source", "topic_id", "copy", "end_offsets", "client")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    topic_id: bytes
+    copy: str
+    end_offsets: _containers.RepeatedScalarFieldContainer[int]
+    client: MutatingClient
+    def __init__(self, source: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., copy: _Optional[str] = ..., end_offsets: _Optional[_Iterable[int]] = ..., client: _Optional[_Union[MutatingClient, _Mapping]] = ...) -> None: ...
+
+class ForkTopicResponse(_message.Message):
+    __slots__ = ("topic_id", "throttle_time_ms")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    throttle_time_ms: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+
 class TopicResult(_message.Message):
     __slots__ = ("name", "error", "message", "topic_id", "num_partitions", "replication_factor")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -639,7 +661,7 @@ class ClientIdentity(_message.Message):
     def __init__(self, principal: _Optional[str] = ..., host: _Optional[str] = ..., api: _Optional[str] = ...) -> None: ...
 
 class ControllerRequest(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "client", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic")
+    __slots__ = ("cluster_id", "timeout_ms", "client", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic", "fork_topic")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -666,6 +688,7 @@ class ControllerRequest(_message.Message):
     RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CREATE_INTERNAL_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORK_TOPIC_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
     client: ClientIdentity
@@ -692,7 +715,8 @@ class ControllerRequest(_message.Message):
     renew_delegation_token: RenewDelegationToken
     expire_delegation_token: ExpireDelegationToken
     create_internal_topic: CreateInternalTopic
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., client: _Optional[_Union[ClientIdentity, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationToken, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationToken, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationToken, _Mapping]] = ..., create_internal_topic: _Optional[_Union[CreateInternalTopic, _Mapping]] = ...) -> None: ...
+    fork_topic: ForkTopic
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., client: _Optional[_Union[ClientIdentity, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotas, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentials, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationToken, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationToken, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationToken, _Mapping]] = ..., create_internal_topic: _Optional[_Union[CreateInternalTopic, _Mapping]] = ..., fork_topic: _Optional[_Union[ForkTopic, _Mapping]] = ...) -> None: ...
 
 class AlteredQuota(_message.Message):
     __slots__ = ("key", "value")
@@ -747,7 +771,7 @@ class ErrorDetail(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ControllerResponse(_message.Message):
-    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic")
+    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls", "alter_client_quotas", "alter_user_scram_credentials", "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "create_internal_topic", "fork_topic")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -772,6 +796,7 @@ class ControllerResponse(_message.Message):
     RENEW_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CREATE_INTERNAL_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORK_TOPIC_FIELD_NUMBER: _ClassVar[int]
     error: ErrorDetail
     register_broker: RegisterBrokerResponse
     heartbeat: HeartbeatResponse
@@ -796,7 +821,8 @@ class ControllerResponse(_message.Message):
     renew_delegation_token: RenewDelegationTokenResponse
     expire_delegation_token: ExpireDelegationTokenResponse
     create_internal_topic: CreateTopicsResponse
-    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationTokenResponse, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationTokenResponse, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationTokenResponse, _Mapping]] = ..., create_internal_topic: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ...) -> None: ...
+    fork_topic: ForkTopicResponse
+    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., create_delegation_token: _Optional[_Union[CreateDelegationTokenResponse, _Mapping]] = ..., renew_delegation_token: _Optional[_Union[RenewDelegationTokenResponse, _Mapping]] = ..., expire_delegation_token: _Optional[_Union[ExpireDelegationTokenResponse, _Mapping]] = ..., create_internal_topic: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., fork_topic: _Optional[_Union[ForkTopicResponse, _Mapping]] = ...) -> None: ...
 
 class ControllerItem(_message.Message):
     __slots__ = ("correlation_id", "body")

@@ -131,7 +131,7 @@ class RemoveTopicRecord(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("partition_id", "topic_id", "replicas", "isr", "leader", "leader_epoch", "partition_epoch", "elr", "last_known_elr", "leader_recovery_state", "adding_replicas", "removing_replicas")
+    __slots__ = ("partition_id", "topic_id", "replicas", "isr", "leader", "leader_epoch", "partition_epoch", "elr", "last_known_elr", "leader_recovery_state", "adding_replicas", "removing_replicas", "forked_topic_id", "forked_end_offset")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,8 @@ class PartitionRecord(_message.Message):
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    FORKED_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    FORKED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     topic_id: bytes
     replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -156,7 +158,9 @@ class PartitionRecord(_message.Message):
     leader_recovery_state: int
     adding_replicas: _containers.RepeatedScalarFieldContainer[int]
     removing_replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition_id: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+    forked_topic_id: bytes
+    forked_end_offset: int
+    def __init__(self, partition_id: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., forked_topic_id: _Optional[bytes] = ..., forked_end_offset: _Optional[int] = ...) -> None: ...
 
 class PartitionChangeRecord(_message.Message):
     __slots__ = ("partition_id", "topic_id", "leader", "isr", "elr", "last_known_elr", "replicas", "leader_recovery_state", "election_type", "adding_replicas", "removing_replicas")

@@ -26,6 +26,7 @@ AT_ONCE: Final = 6_000
 
 AT_ONCE_IN_ITS_TURN: Final = 1_000
 """The same of a request that no other one of its connection overtakes."""
+
 UNKNOWN: Final = "this broker does not know the topic (yet, or any more)"
 
 

@@ -23,6 +23,7 @@ from replog.controller.requests import (
     DeleteTopics,
     DrainBroker,
     ElectLeaders,
+    ForkTopic,
     UnregisterBroker,
     UpdateFeatures,
 )
@@ -74,6 +75,10 @@ def _asked_group(asked: Any, _image: MetadataImage) -> Iterable[str]:
 
 def _asked_transactional_id(asked: Any, _image: MetadataImage) -> Iterable[str]:
     return (asked.question.transactional_id,)
+
+
+def _forked(asked: Any, _image: MetadataImage) -> Iterable[str]:
+    return (asked.question.source,)
 
 
 def _asked_topic(asked: Any, image: MetadataImage) -> Iterable[str]:
@@ -360,6 +365,14 @@ _OURS: Final[Mapping[type, Right]] = {
     DescribeLogDirsRequest: _DESCRIBES_CLUSTER,
     DescribeQuorumRequest: _DESCRIBES_CLUSTER,
     DrainBroker: _change(DrainBroker),
+    ForkTopic: Right(
+        (
+            Need(_READ, _TOPIC, _forked),
+            Need(_DESCRIBE_CONFIGS, _TOPIC, _forked),
+            Inside(CHANGE_RIGHTS[ForkTopic].operation, _TOPIC, "the copy; CREATE on the cluster does as well"),
+        ),
+        administers=True,
+    ),
     DescribeConfigsRequest: Right((Inside(_DESCRIBE_CONFIGS, _TOPIC, "of a topic; of a broker on the cluster"),)),
     PrepareTransaction: Right(
         (

@@ -157,6 +157,8 @@ USES: list[tuple[str, Use]] = [
     ("topics", lambda it: it.admin.create_topics("t")),
     ("an item of topics", lambda it: it.admin.create_topics(["t"])),
     ("name", lambda it: it.admin.create_topic(b"t")),
+    ("source", lambda it: it.admin.fork_topic(b"t", "u")),
+    ("copy", lambda it: it.admin.fork_topic("t", 7)),
     ("num_partitions", lambda it: it.admin.create_topic("t", "2")),
     ("replication_factor", lambda it: it.admin.create_topic("t", 2, 1.0)),
     ("configs", lambda it: it.admin.create_topic("t", configs=[("a", 1)])),

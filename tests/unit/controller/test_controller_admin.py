@@ -321,7 +321,7 @@ def test_draining_prefers_a_rack_without_the_partition() -> None:
     [
         ((), InvalidRequestError),
         ((FeatureUpdate("metadata.version", 2),) * 2, InvalidRequestError),
-        ((FeatureUpdate("metadata.version", 5),), FeatureUpdateFailedError),
+        ((FeatureUpdate("metadata.version", 6),), FeatureUpdateFailedError),
         ((FeatureUpdate("metadata.version", 1, allow_downgrade=True),), FeatureUpdateFailedError),
         ((FeatureUpdate("metadata.version", -1),), FeatureUpdateFailedError),
         ((FeatureUpdate("wings", 1),), FeatureUpdateFailedError),

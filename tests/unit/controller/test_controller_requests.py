@@ -438,7 +438,7 @@ def test_configs_that_are_refused(quorum: Quorum, config: AlterableConfig) -> No
 
 def test_a_new_log_begins_with_the_minimum_isr_in_force(quorum: Quorum) -> None:
     assert quorum.image.configs[ResourceType.BROKER, ""] == {"min.insync.replicas": "2"}
-    assert quorum.image.features == {"metadata.version": 4, "transaction.version": 2}
+    assert quorum.image.features == {"metadata.version": 5, "transaction.version": 2}
 
 
 def test_producer_id_blocks_do_not_overlap(quorum: Quorum) -> None:

@@ -35,6 +35,7 @@ from replog.controller.requests import (
     ElectLeaders,
     ExpireDelegationToken,
     FeatureUpdate,
+    ForkTopic,
     NewPartitions,
     NewTopic,
     Reassignment,
@@ -97,6 +98,7 @@ CONFIGS = (alterable("retention.ms", "5"),)
 CHANGES: dict[type, tuple[ClientChange, AclEntry]] = {
     CreateTopics: (CreateTopics((NewTopic("new", 1, 1),)), entry(CREATE, TOPIC, "new")),
     DeleteTopics: (DeleteTopics(("mine",)), entry(DELETE, TOPIC, "mine")),
+    ForkTopic: (ForkTopic("mine", UUID(int=1), "new", (0,)), entry(CREATE, TOPIC, "new")),
     CreatePartitions: (CreatePartitions((NewPartitions("mine", 2),)), entry(ALTER, TOPIC, "mine")),
     AlterConfigs: (
         AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "mine", CONFIGS),)),
@@ -113,7 +115,7 @@ CHANGES: dict[type, tuple[ClientChange, AclEntry]] = {
     DrainBroker: (DrainBroker(1, drained=True), entry(ALTER)),
     ElectLeaders: (ElectLeaders(ElectionType.PREFERRED), entry(ALTER)),
     UnregisterBroker: (UnregisterBroker(9), entry(ALTER)),
-    UpdateFeatures: (UpdateFeatures((FeatureUpdate("metadata.version", 4),), validate_only=True), entry(ALTER)),
+    UpdateFeatures: (UpdateFeatures((FeatureUpdate("metadata.version", 5),), validate_only=True), entry(ALTER)),
     CreateDelegationToken: (
         CreateDelegationToken("bob"),
         entry(AclOperation.CREATE_TOKENS, ResourceKind.USER, "User:bob"),

@@ -139,7 +139,7 @@ def moves(_image: Any) -> Any:
 
 def levels(_image: Any) -> Any:
     request = update_features.UpdateFeaturesRequest
-    return request(TIMEOUT_MS, [request.FeatureUpdateKey("metadata.version", 4, upgrade_type=1)])
+    return request(TIMEOUT_MS, [request.FeatureUpdateKey("metadata.version", 5, upgrade_type=1)])
 
 
 def added(_image: Any) -> Any:

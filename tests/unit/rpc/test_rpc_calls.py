@@ -13,7 +13,7 @@ from rpc_handlers import Handlers
 from rpc_values import alike, values
 
 from replog.access.principal import ClientIdentity, Envelope, Principal
-from replog.controller.requests import AllocateProducerIds, ClientChange, DeleteTopics
+from replog.controller.requests import AllocateProducerIds, ClientChange, DeleteTopics, ForkTopic
 from replog.errors import (
     InvalidRequestError,
     MalformedFrameError,
@@ -85,6 +85,8 @@ def test_a_change_of_a_client_arrives_with_its_client_or_not_at_all(change: Any)
     kinds = calls.NODE_KINDS if is_vote else calls.CONTROLLER_KINDS
     (name,) = [name for name, (request, _) in kinds.items() if request is change]
     getattr(message, name).SetInParent()
+    if change is ForkTopic:
+        message.fork_topic.topic_id = bytes(16)
     if change is AddVoterRequest:
         message.add_voter.directory_id = bytes(16)
     decode: Any = calls.decode_node_request if is_vote else calls.decode_controller_request

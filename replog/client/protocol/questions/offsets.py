@@ -11,7 +11,7 @@ from uuid import UUID
 
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.metadata import topic_infos
-from replog.client.protocol.records import READ_COMMITTED, known_code, text_of
+from replog.client.protocol.records import READ_COMMITTED, READ_UNCOMMITTED, known_code, text_of
 from replog.errors import ErrorCode, UnsupportedVersionError
 from replog.errors.from_code import error_from_number
 from replog.protocol.private import FIRST_KEY
@@ -63,7 +63,7 @@ def _ids(partitions: Sequence[_Asked]) -> Mapping[str, UUID]:
 
 
 async def list_offsets(broker: Broker, question: ours.ListOffsetsRequest, timeout_ms: int) -> ours.ListOffsetsResponse:
-    """Asks for an offset of each partition, of what is committed.
+    """Asks for an offset of each partition, of what is committed unless the question says otherwise.
 
     Raises:
         UnsupportedVersionError: The first record from an offset on is asked for, which only replog brokers tell.
@@ -80,7 +80,8 @@ async def list_offsets(broker: Broker, question: ours.ListOffsetsRequest, timeou
         )
 
     topics = _by_topic(question.partitions, ListOffsetsRequest.ListOffsetsTopic, partition)
-    asked = ListOffsetsRequest(CONSUMER, READ_COMMITTED, topics, timeout_ms)
+    isolation = READ_UNCOMMITTED if question.read_uncommitted else READ_COMMITTED
+    asked = ListOffsetsRequest(CONSUMER, isolation, topics, timeout_ms)
     answer = await broker.ask(asked, ListOffsetsResponse, timeout_ms=timeout_ms)
     ids = _ids(question.partitions)
     return ours.ListOffsetsResponse(
