@@ -51,7 +51,7 @@ class ReplicaLogs:
         leads = local.registration.leader == self._config.node_id
         if local.registration.forked_topic_id is not None:
             job = self._prepare_fork(before, image, local)
-            if job is not None or local.registration.counts_on(self._config.node_id):
+            if job is not None or self._is_whole_fork(local):
                 return job
         with contextlib.suppress(DiskFullError, StorageError):
             return self._logs.prepare_create(
@@ -75,7 +75,7 @@ class ReplicaLogs:
         source = None
         if source_id is not None:
             source = image.topics_by_id.get(source_id) or before.topics_by_id.get(source_id)
-        is_new, is_whole = is_new_replica(before, local, broker_id), registration.counts_on(broker_id)
+        is_new, is_whole = is_new_replica(before, local, broker_id), self._is_whole_fork(local)
         config = TopicSettings(local.topic_name, image, self._config).log_config()
         why: object = "not all of its records are on this broker"
         try:
@@ -94,10 +94,22 @@ class ReplicaLogs:
         except (DiskFullError, StorageError) as error:
             why = error
         if is_whole:
-            failed = ForkFailedError(f"{partition_dir_name(*place)} cannot be forked: {why}")
             with contextlib.suppress(StorageError):  # `open` meets it again
-                self._logs.lose(place, failed, is_new=is_new)
+                self._lose(local, why, is_new=is_new)
         return None
+
+    def _is_whole_fork(self, local: LocalPartition) -> bool:
+        """Whether a replica has to begin with all records of its source, as elections count on them here."""
+        registration = local.registration
+        return registration.forked_topic_id is not None and registration.counts_on(self._config.node_id)
+
+    def _lose(self, local: LocalPartition, why: object, *, is_new: bool) -> None:
+        place = local.topic_name, local.partition_id
+        error = ForkFailedError(
+            f"{partition_dir_name(*place)} cannot be forked: {why}. It is fetched from another replica; where there is none, delete "
+            "the topic and fork again"
+        )
+        self._logs.lose(place, error, is_new=is_new)
 
     def forget_given_up(self, place: tuple[str, int]) -> None:
         """Ends the note of a repair about a replica that is deleted, and has no folder: it would meet the next of its name."""
@@ -114,6 +126,7 @@ class ReplicaLogs:
 
         Raises:
             DiskFullError: There is no room to create it.
+            ForkFailedError: It is a fork that is counted on, and was not made: an empty log must not stand for it.
             StorageError: It is offline, may be on a disk that is, or the disk failed.
         """
         name, partition_id = local.topic_name, local.partition_id
@@ -123,6 +136,8 @@ class ReplicaLogs:
         if found is not None and found != local.topic_id and is_usable:
             tell_set_aside((name, partition_id), self._logs.set_aside_log(name, partition_id))
             is_new = True
+        if self._logs.home_of(name, partition_id) is None and self._is_whole_fork(local):
+            self._lose(local, "its records are not on this broker", is_new=is_new)
         return self._logs.open_log(
             name, partition_id, local.topic_id, config, now_ms=self._clock.wall_ms(), is_new=is_new
         )
