@@ -436,7 +436,7 @@ class Controller:
         self._append_more()
 
     def _go_on(self) -> None:
-        """Does one step of what is under way: of a large change first, else of the arrangement of access control lists."""
+        """Takes one step of what is under way: of a large change first, else of the arrangement of access control lists."""
         if self._is_arranging and not self.is_changing:
             self._state.acls.in_force.arrange_more()
         else:

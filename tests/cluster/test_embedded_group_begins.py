@@ -12,7 +12,7 @@ import pytest
 from embedded_group_kit import PATIENCE_S, Rig, member, places, read, until
 
 from replog.client import AssignmentListener, Consumer, ConsumerRecord, TopicPartition
-from replog.client.consumer.group_settings import Opened
+from replog.client.consumer.group_openings import Opened
 
 EVERYTHING_NEW = {
     (each, offset) for each, first in enumerate((10, 10, 10, 10, 0, 0)) for offset in range(first, first + 10)

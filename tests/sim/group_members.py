@@ -14,7 +14,7 @@ from replog.client import AssignmentListener, Consumer, ConsumerRecord
 from replog.client.consumer import group_member
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_member import GroupMember
-from replog.client.consumer.group_settings import Openings
+from replog.client.consumer.group_openings import Openings
 from replog.client.groups.membership import PUT_OUT, State
 from replog.client.groups.messages import Answered, Ask, Failed, Message, Told
 from replog.client.protocol.connection import _LinkedBroker

@@ -324,7 +324,7 @@ class IncrementalFetches:
     # ---- for the fetches themselves ---------------------------------------------------------------------------------------
 
     def look_later(self, look: Callable[[], None]) -> None:
-        """Has a fetch look at more partitions after the other work of the driver."""
+        """Lets a fetch look at more partitions after the other work of the driver."""
         self._stepper.driver.submit(look)
 
     def now_ms(self) -> int:

@@ -22,7 +22,8 @@ from replog.client.backoff import Backoff
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.consumer.group_commits import GroupCommits
-from replog.client.consumer.group_settings import GroupSettings, Opened, Openings
+from replog.client.consumer.group_openings import Opened, Openings
+from replog.client.consumer.group_settings import GroupSettings
 from replog.client.groups.classic_membership import ClassicMembership
 from replog.client.groups.consumer_membership import ConsumerMembership
 from replog.client.groups.coordinator import Coordinator

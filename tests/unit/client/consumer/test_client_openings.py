@@ -6,7 +6,8 @@ from typing import cast
 from uuid import UUID
 
 from replog.client import ClusterView, TopicPartition
-from replog.client.consumer.group_settings import GroupSettings, Opened, Openings
+from replog.client.consumer.group_openings import Opened, Openings
+from replog.client.consumer.group_settings import GroupSettings
 from replog.client.groups.coordinator import Coordinator
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
