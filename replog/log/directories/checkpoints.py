@@ -98,19 +98,30 @@ class DirectoryCheckpoints:
             job.run()
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts, cleaner offsets and recovery points of all logs, in any order."""
-        points = {key: log.checkpointed_recovery_point for key, log in self._state.logs.items()}
-        job = self._recovery_points.prepare({**self._kept(self._recovery_points), **points})
-        return self.prepare_log_start_offsets() + self.prepare_cleaner_offsets() + ([] if job is None else [job])
+        """Prepares jobs that write the log starts, cleaner offsets and recovery points of all logs, in any order.
+
+        Each log is looked at once: with ten thousand of them, what a look costs is to bring its objects into the caches.
+        """
+        points: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
+        firsts: dict[TopicPartition, int] = {}
+        for key, log in self._state.logs.items():
+            points[key] = log.checkpointed_recovery_point
+            if log.needs_log_start_checkpoint:
+                starts[key] = log.checkpointed_log_start_offset
+            if (first := log.first_dirty_offset) > 0:
+                firsts[key] = first
+        return [
+            *self._prepared(self._log_start_offsets, starts),
+            *self._prepared_cleaner_offsets(firsts),
+            *self._prepared(self._recovery_points, points),
+        ]
 
     def prepare_cleaner_offsets(self) -> list[CheckpointJob]:
         """Prepares jobs that write how far logs are compacted; none as long as there was nothing to compact."""
-        found = {key: log.first_dirty_offset for key, log in self._state.logs.items() if log.first_dirty_offset > 0}
-        offsets = {**self._kept(self._cleaner_offsets), **found}
-        if not offsets and not self._cleaner_offsets.exists:
-            return []
-        job = self._cleaner_offsets.prepare(offsets)
-        return [] if job is None else [job]
+        return self._prepared_cleaner_offsets(
+            {key: first for key, log in self._state.logs.items() if (first := log.first_dirty_offset) > 0}
+        )
 
     def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:
         """Prepares jobs that write the log starts that lie inside a segment.
@@ -123,17 +134,16 @@ class DirectoryCheckpoints:
             for key, log in self._state.logs.items()
             if log.needs_log_start_checkpoint
         }
-        job = self._log_start_offsets.prepare({**self._kept(self._log_start_offsets), **starts, **(ahead or {})})
-        return [] if job is None else [job]
+        return self._prepared(self._log_start_offsets, {**starts, **(ahead or {})})
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
         """Prepares jobs that write the high watermarks.
 
         Replicas of this directory that are not named keep theirs; others are left out.
         """
-        known = self._state.known
-        merged = {**self._state.high_watermarks, **high_watermarks}
-        kept = {key: offset for key, offset in merged.items() if key in known}
+        kept, logs, offline = {**self._state.high_watermarks, **high_watermarks}, self._state.logs, self._state.offline
+        for key in [key for key in kept if key not in logs and key not in offline]:
+            del kept[key]
         self._state.set_high_watermarks(kept)
         job = self._replication_offsets.prepare(kept)
         return [] if job is None else [job]
@@ -194,6 +204,13 @@ class DirectoryCheckpoints:
             if checkpoint is not self._cleaner_offsets:
                 raise
 
-    def _kept(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-        """Returns the lines of replicas that are offline: nothing new is known about them."""
-        return {key: offset for key, offset in checkpoint.offsets.items() if key in self._state.offline}
+    def _prepared_cleaner_offsets(self, offsets: dict[TopicPartition, int]) -> list[CheckpointJob]:
+        if not offsets and not self._cleaner_offsets.offsets and not self._cleaner_offsets.exists:
+            return []
+        return self._prepared(self._cleaner_offsets, offsets)
+
+    def _prepared(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> list[CheckpointJob]:
+        """Prepares jobs that write offsets, and the lines of replicas that are offline: nothing new is known about them."""
+        of_offline = {key: checkpoint.offsets[key] for key in self._state.offline if key in checkpoint.offsets}
+        job = checkpoint.prepare({**of_offline, **offsets} if of_offline else offsets)
+        return [] if job is None else [job]

@@ -20,7 +20,7 @@ from replog.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from replog.log import LogConfig, LogDirectory
+from replog.log import Log, LogConfig, LogDirectory
 from replog.records import scan
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -295,6 +295,20 @@ def test_what_is_compacted_is_remembered_until_the_replica_or_its_tail_goes() ->
     assert read_file(fs, path) == b"0\n1\nt 0 7\n"
     directory.delete_log("t", 0)
     assert read_file(fs, path) == b"0\n0\n"
+
+
+def test_recovery_points_are_gathered_in_one_walk_over_all_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: three walks, one of which asked twice, were 18 ms with ten thousand logs, each time out of the caches."""
+    _, directory = with_records()
+    log = directory.logs["t", 0]
+    log.flush()
+    log.restore_first_dirty_offset(15)
+    asked: list[str] = []
+    for name in ("checkpointed_recovery_point", "needs_log_start_checkpoint", "first_dirty_offset"):
+        read = vars(Log)[name].fget
+        monkeypatch.setattr(Log, name, property(lambda of, name=name, read=read: (asked.append(name), read(of))[1]))
+    assert len(directory.prepare_recovery_points()) == 2
+    assert asked == ["checkpointed_recovery_point", "needs_log_start_checkpoint", "first_dirty_offset"]
 
 
 def test_nothing_is_written_as_long_as_nothing_is_compacted() -> None:
