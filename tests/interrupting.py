@@ -20,6 +20,8 @@ STEPS_MAX: Final = 20_000
 
 _ROOT: Final = str(PurePath(replog.__file__).parent)
 _TESTING: Final = str(PurePath(_ROOT) / "testing")
+_NO_CALL: Final = "CALL_INTRINSIC"
+"""From Python 3.12 on: what the interpreter does by itself, as when a generator is closed; it looks for no signal behind it."""
 _CHECKED_BEHIND: Final = ("CALL", "RESUME", "JUMP_BACKWARD", "FOR_ITER", "CONTAINS_OP", "BINARY_SUBSCR", "STORE_SUBSCR")
 
 
@@ -76,7 +78,9 @@ class Stepper:
             for instruction in dis.get_instructions(code):
                 if is_behind:
                     found.add(instruction.offset)
-                is_behind = instruction.opname.startswith(_CHECKED_BEHIND)
+                is_behind = instruction.opname.startswith(_CHECKED_BEHIND) and not instruction.opname.startswith(
+                    _NO_CALL
+                )
             known = self._opcodes[code] = frozenset(found)
         return known
 
