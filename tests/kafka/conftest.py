@@ -29,12 +29,14 @@ REQUIRE = "REPLOG_REQUIRE_KAFKA"
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaInstall]:
     """Kafka's classes and a Java to run them; many programs in one JVM."""
-    yield from _installed(install)
+    for found in _installed(install):
+        make_archive(found)
+        yield found
 
 
 @pytest.fixture(scope="session")
 def oldest_kafka() -> Iterator[KafkaInstall]:
-    """The same, of the oldest brokers that our clients are for."""
+    """The same, of the oldest brokers that our clients are for; an archive of its classes would cost more than its two nodes do."""
     yield from _installed(lambda: install_brokers(OLDEST))
 
 
@@ -46,7 +48,6 @@ def _installed(make: Callable[[], KafkaInstall]) -> Iterator[KafkaInstall]:
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{REQUIRE}=1, but Apache Kafka cannot be had: {error}")
         pytest.skip(f"Apache Kafka cannot be had: {error}")
-    make_archive(found)
     with contextlib.closing(found):
         yield found
 

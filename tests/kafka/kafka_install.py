@@ -3,7 +3,8 @@
     ~/.cache/replog-tests/kafka-jars-4.1.1-<digest of pom.xml and the sources>/libs/*.jar
                                                                               /programs.jar
                                                                               /<digest of JVM and class path>.jsa
-    ~/.cache/replog-tests/kafka-3.9.1-<the same>/libs/*.jar
+                                                                              /formatted/*
+    ~/.cache/replog-tests/kafka-3.9.1-<the same>/libs/*.jar, formatted/*
     ~/.cache/replog-tests/kafka-clients-3.9.1-<digest of clients-pom.xml>/libs/*.jar
     ~/.cache/replog-tests/kafka-connect-4.1.1-<digest of connect-pom.xml>/libs/*.jar
     ~/.cache/replog-tests/kafka-streams-4.1.1-<digest of streams-pom.xml and the programs>/libs/*.jar, programs.jar
@@ -11,7 +12,8 @@
 The folder gets its name when it is complete, so that a broken download is never used; two test runs at once wait for
 each other.  Whatever is missing (a JDK, Maven, the network) is one reason, given to `KafkaUnavailableError`.
 
-A `.jsa` holds the classes as the JVM has them in memory (`class_archive.py`); it joins a folder that is complete without it.
+A `.jsa` holds the classes as the JVM has them in memory (`class_archive.py`), `formatted` is the log directory of a new node
+(`kafka_node.py`); they join a folder that is complete without them.
 """
 
 from __future__ import annotations
@@ -82,11 +84,16 @@ class KafkaInstall:
         object.__setattr__(self, "_calls", ManyCalls(lambda: self.command("ManyCalls")))
 
     @property
+    def folder(self) -> Path:
+        """Its folder in the cache."""
+        return Path(self.class_path.rpartition(":")[2]).parent.parent
+
+    @property
     def archive(self) -> Path:
         """Where the archive of the classes is, if one was made: it fits this JVM and this class path only."""
         java = Path(self.java).resolve()
         made_for = f"{java} {java.stat().st_mtime_ns} {self.class_path}"
-        return Path(self.class_path.rpartition(":")[2]).parent.parent / f"{_short(made_for.encode())}.jsa"
+        return self.folder / f"{_short(made_for.encode())}.jsa"
 
     def command(self, main_class: str, *arguments: str, options: Sequence[str] = SMALL_JVM) -> list[str]:
         """The command line that runs a class."""

@@ -5,18 +5,21 @@ A node is broker and controller in one process, or a broker of the cluster of an
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from replog.cluster.processes import KeptPorts
-from replog_checkpoints import uuid_from_text
+from replog_checkpoints import uuid_from_text, uuid_to_text
 from tests.kafka.kafka_install import UTF_8, KafkaInstall
 from tests.kafka.line_driver import Driver, Input, driver, dying_with_us, read_record
 from tests.kafka_fixtures import shown
@@ -93,7 +96,7 @@ class KafkaNode:
         )
         text += "".join(f"{key}={_shown(value)}\n" for key, value in self.settings.items())
         self._config.write_text(text)
-        self.kafka.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
+        self._format()
 
     @property
     def data(self) -> Path:
@@ -103,6 +106,21 @@ class KafkaNode:
     def partition(self, topic: str, number: int) -> Path:
         """The folder of a partition."""
         return self.data / f"{topic}-{number}"
+
+    def _format(self) -> None:
+        """Makes its log directories those of a new node.
+
+        Kafka's own tool makes one for each version, which is kept: all that differs from it in another one are two ids.
+        """
+        kept = self.kafka.folder / "formatted"
+        directories = [Path(name) for name in str(self.settings.get("log.dirs", self.data)).split(",")]
+        if not kept.exists():
+            self.kafka.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
+            _keep(directories[0], kept)
+            return
+        for directory in directories:
+            shutil.copytree(kept, directory)
+            _rename(directory / "meta.properties", {"node": self.node_id, "directory": uuid_to_text(uuid4())})
 
     def start(self) -> None:
         """Starts the process and waits until it listens."""
@@ -196,6 +214,22 @@ def clients_of(node: KafkaNode) -> Iterator[KafkaClients]:
     """Kafka's clients, until the block ends."""
     with driver(node.kafka.command("KafkaDriver", f"127.0.0.1:{node.port}"), node.folder) as process:
         yield KafkaClients(process)
+
+
+def _keep(formatted: Path, kept: Path) -> None:
+    """Keeps a copy of a new node's log directory; of two processes at once the first one's."""
+    beside = Path(tempfile.mkdtemp(dir=kept.parent, prefix="making-"))
+    shutil.copytree(formatted, beside, dirs_exist_ok=True)
+    try:
+        beside.rename(kept)
+    except OSError:
+        shutil.rmtree(beside)
+
+
+def _rename(properties: Path, ids: Mapping[str, object]) -> None:
+    """Gives a log directory ids of its own."""
+    text = re.sub(r"(node|directory)\.id=.*", lambda found: f"{found[1]}.id={ids[found[1]]}", properties.read_text())
+    properties.write_text(text)
 
 
 def _pairs(settings: dict[str, object]) -> list[str]:
