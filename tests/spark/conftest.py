@@ -64,7 +64,10 @@ def spark_connector() -> Sequence[Path] | str:
 
 @pytest.fixture(scope="session")
 def spark(spark_environment: Path, spark_connector: Sequence[Path] | str) -> Iterator[Any]:
-    """A local session with two task slots, its working directory far from the repository."""
+    """A local session with two task slots, its working directory far from the repository.
+
+    Spark neither compiles Java for each query nor plans it anew on its way: that pays for more rows than tests have.
+    """
     from pyspark.sql import SparkSession
 
     before = Path.cwd()
@@ -75,6 +78,9 @@ def spark(spark_environment: Path, spark_connector: Sequence[Path] | str) -> Ite
             .appName("replog-tests")
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            .config("spark.sql.adaptive.enabled", "false")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.driver.memory", "1g")
             .config("spark.log.level", "ERROR")
