@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 from kafka_node_kit import Served, batch, serving
@@ -13,7 +14,7 @@ from rights_kit import AllowedOnly, Grant, govern
 
 from replog.access.authorizer import OPEN
 from replog.access.entries import CLUSTER_NAME, AclOperation, ResourceKind
-from replog.controller.requests import DrainBroker
+from replog.controller.requests import DrainBroker, ForkTopic
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.transactions.requests import ForgetTransactionalId, Incarnation, PrepareTransaction
 from replog.errors import ErrorCode
@@ -533,6 +534,15 @@ async def test_locations_of_files_need_the_cluster_and_the_topic() -> None:
         assert await _private(it, unknown) == NO_TOPIC
 
 
+async def test_a_fork_needs_rights_to_read_the_source_and_its_configuration() -> None:
+    """Goal: who may create a topic does not read another one by it.  CREATE of the copy is the controller's to ask for."""
+    async with guarded((READ, TOPIC, "secret")) as (it, authorizer):
+        asked = ForkTopic("secret", UUID(int=99), "new", (0,))
+        assert await _private(it, asked) == NO_TOPIC, "the configuration is copied, too"
+        authorizer.allow((DESCRIBE_CONFIGS, TOPIC, "secret"))
+        assert await _private(it, asked) == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 async def test_all_metadata_are_for_those_who_may_know_all_topics() -> None:
     async with guarded(*((operation, TOPIC, "mine") for operation in (DESCRIBE, DESCRIBE_CONFIGS))) as (it, authorizer):
         assert await _private(it, WaitForMetadata()) == NO_TOPIC
@@ -550,6 +560,7 @@ async def test_all_metadata_are_for_those_who_may_know_all_topics() -> None:
         (OurDescribeConfigsRequest(ConfigsOf.TOPIC, "secret"), NO_TOPIC),
         (OurDescribeConfigsRequest(ConfigsOf.BROKER, "1"), NO_CLUSTER),
         (DrainBroker(1, drained=True), NO_CLUSTER),
+        (ForkTopic("secret", UUID(int=1), "new", (0,)), NO_TOPIC),
         (WaitForGroupNews("g", "m", 1, 0), NO_GROUP),
         (PrepareTransaction("t", Incarnation(1, 0)), NO_TRANSACTION),
         (ForgetTransactionalId("t"), NO_TRANSACTION),
