@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cli_runs import replog
 from cluster_kit import (
     PATIENCE_S,
     Cluster,
@@ -170,6 +171,13 @@ async def test_both_topics_go_on_alone_and_what_is_refused(start_cluster: StartC
         with pytest.raises(TopicExistsError):
             await admin.fork_topic(SOURCE, COPY)
         await check_copy(cluster, COPY, {0: 1_000, 1: 1_000})
+        arguments = ("topics", "fork", COPY, "by-hand", "--bootstrap-servers", cluster.bootstrap_servers)
+        done = await asyncio.to_thread(replog, *arguments)
+        assert (done.status, done.out) == (0, f"by-hand has all records of {COPY}: 2 partitions\n"), done.err
+        again = await asyncio.to_thread(replog, *arguments)
+        assert again.status != 0
+        assert '"by-hand" exists' in again.err
+        await check_copy(cluster, "by-hand", {0: 1_000, 1: 1_000})
         for topic, count in ((SOURCE, 1), (COPY, 2)):
             for _ in range(count):
                 await (await producer.send(topic, b"own", partition=0))
