@@ -25,7 +25,6 @@ import signal
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from replog.cluster import cluster_file
@@ -483,9 +482,7 @@ class LocalCluster:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop_all()
 
     # ---- files -----------------------------------------------------------------------------------------------------------

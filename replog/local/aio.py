@@ -14,7 +14,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from replog.errors import BrokerClosedError, InvariantViolationError
@@ -183,9 +182,7 @@ class AsyncLocalLog:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # Groups

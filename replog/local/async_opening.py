@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from types import TracebackType
 from typing import Any
 
 from replog.errors import InvariantViolationError
@@ -29,9 +28,7 @@ class _Opening:
         self._opened = await self._open()
         return self._opened
 
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._opened is not None:
             await self._opened.close()
 

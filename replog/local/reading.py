@@ -37,8 +37,6 @@ from replog.records import (
 from replog_checkpoints import FileSystem
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import pyarrow as pa
 
     from replog.records.arrow.columns import ArrowColumns
@@ -264,9 +262,7 @@ class ReadableLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Parts

@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from replog.client import Admin
@@ -90,9 +89,7 @@ class RegistryServer:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Lets requests end that are under way, and closes everything."""
         await self._stack.aclose()
 

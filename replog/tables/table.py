@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from replog.client.consumer.consumer import Consumer
@@ -104,9 +103,7 @@ class Table(Mapping[bytes, bytes]):
             raise
         return self
 
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

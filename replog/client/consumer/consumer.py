@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Never, Self, get_args
 
 from replog.client.arguments import (
@@ -188,9 +187,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             raise
         return self
 
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def start(self) -> None:

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from replog.errors import ReplogError
@@ -42,9 +41,7 @@ class SmallDisk:
         mount_command("mount", "-t", "tmpfs", "-o", f"size={self._size_bytes}", "tmpfs", str(self.folder))
         return self
 
-    def __exit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         mount_command("umount", "--lazy", str(self.folder))
 
     def fill(self) -> None:

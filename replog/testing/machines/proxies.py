@@ -19,7 +19,6 @@ import socket
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from replog.cluster import LocalCluster
@@ -126,9 +125,7 @@ class Proxies(Network):
         ports = self._ports.take(len(self.node_ids))
         return {node_id: f"127.0.0.1:{port}" for node_id, port in zip(self.node_ids, ports, strict=True)}
 
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for node_id in self.node_ids:
             self.refuse(node_id)
         self._ports.release()
