@@ -88,7 +88,7 @@ async def _drain_broker(node: KafkaNode, asked: PrivateCall, call: Call) -> Priv
 
 async def _fork_topic(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
     question = replace(asked.question, client=mutating(call, 0))
-    return PrivateAnswer(parts=[encoded(await node.change(question, asked.timeout_ms, call.rights.client))])
+    return PrivateAnswer(parts=[encoded(await node.change(question, asked.timeout_ms, call.rights))])
 
 
 async def _ask_node(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
