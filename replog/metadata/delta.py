@@ -412,7 +412,7 @@ class MetadataDelta:
     # ---- the next image ---------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Makes ahead what `apply` has to make for the topics that have changed since the last call; needed by nobody else."""
+        """Makes the tables of `apply` ahead, for the topics that have changed since the last call."""
         topics = {topic_id: self.changed_topics.get(topic_id) for topic_id in self._unprepared}
         images = {topic_id: None if topic is None else topic.apply() for topic_id, topic in topics.items()}
         removed_names = {name: None for topic_id, name in self._unprepared.items() if images[topic_id] is None}

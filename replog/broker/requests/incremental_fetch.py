@@ -324,7 +324,7 @@ class IncrementalFetches:
     # ---- for the fetches themselves ---------------------------------------------------------------------------------------
 
     def look_later(self, look: Callable[[], None]) -> None:
-        """Lets a fetch look at more partitions after the other work of the driver."""
+        """Queues a look of a fetch at more partitions behind the other work of the driver."""
         self._stepper.driver.submit(look)
 
     def now_ms(self) -> int:

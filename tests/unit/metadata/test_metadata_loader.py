@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -244,24 +245,29 @@ def test_the_end_of_a_large_transaction_is_no_longer_step_than_any_other(kind: s
     """Trap: all its records were replayed at its end, and ten thousand new leaders held the loop for a tenth of a second."""
     ids = [UUID(int=number << 20) for number in range(1, 2_001)]
     entry = AclEntry(ResourceKind.TOPIC, "t", PatternType.LITERAL, "User:a", "*", AclOperation.READ, Permission.ALLOW)
-    topics = [TopicRecord(f"t{topic_id.int}", topic_id) for topic_id in ids]
-    partitions = [PartitionRecord(0, each, (1, 2), (1, 2), 1, leader_epoch=0, partition_epoch=0) for each in ids]
-    entries = [AccessControlEntryRecord(each, replace(entry, name=f"t{each.int}")) for each in ids]
-    before, records = {
+    topics: list[MetadataRecord] = [TopicRecord(f"t{topic_id.int}", topic_id) for topic_id in ids]
+    partitions: list[MetadataRecord] = [
+        PartitionRecord(0, each, (1, 2), (1, 2), 1, leader_epoch=0, partition_epoch=0) for each in ids
+    ]
+    entries: list[MetadataRecord] = [
+        AccessControlEntryRecord(each, replace(entry, name=f"t{each.int}")) for each in ids
+    ]
+    cases: dict[str, tuple[list[MetadataRecord], list[MetadataRecord]]] = {
         "entries": (entries, [RemoveAccessControlEntryRecord(each) for each in ids]),
         "topics": ([], [record for pair in zip(topics, partitions, strict=True) for record in pair]),
         "leaders": ([*topics, *partitions], [PartitionChangeRecord(0, each, leader=2) for each in ids]),
         "configs": ([], [ConfigRecord(ResourceType.TOPIC, f"t{each.int}", "retention.ms", "5") for each in ids]),
-    }[kind]
+    }
+    before, changes = cases[kind]
     loader = loader_of()
     load(loader, len(before) + 1, *before, NoOpRecord())
     loader.flush()
-    calls = []
-    records = [BeginTransactionRecord("t"), *records, EndTransactionRecord()]
+    calls: list[int] = []
+    records = [BeginTransactionRecord("t"), *changes, EndTransactionRecord()]
     for start in range(0, len(records), 100):
         some = records[start : start + 100]
 
-        def step(some: list[MetadataRecord] = some) -> None:
+        def step(some: Sequence[MetadataRecord] = some) -> None:
             load(loader, loader.end_offset + len(some), *some)
             loader.flush()
 
