@@ -445,7 +445,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Gives back the bytes that a request held, even if it was cancelled before it ran."""
         self._tasks.discard(task)
         room.release(size)
-        if task.cancelled() and not self._is_ending:  # its answer would be waited for for ever
+        if task.cancelled():  # its answer would be waited for for ever
             self.end("one of its requests was given up by the broker")
         self._close_if_done()
 
@@ -549,9 +549,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._finish(number, step.answer)
 
     def _refuse_login(self, login: Login, number: int, step: LoginStep) -> None:
-        """Ends the connection of a client that is not believed, which hears of it late: guesses take their time."""
-        if self._is_ending:
-            return
+        """Ends the connection of a client that is not believed, which hears of it late: guesses take their time.
+
+        So it does where the connection ends anyway, for what came behind: the end waits for this answer.
+        """
         self._owner.tell_refused(self.listener, self._address, step.refusal)
         self._is_ending = True
         self._arrived.clear()
@@ -733,7 +734,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if reason := self._why_unread(now_s):
             return reason
         first_request_s = min(limits.first_request_s, limits.idle_s)
-        if self._login is not None and self._caller is None and not self._is_ending:
+        if self._login is not None and self._caller is None:  # also one that is ending: a stranger is held no longer
             waited_s = now_s - self._began_s
             return f"it has not logged in within {waited_s:.0f} s" if waited_s > first_request_s else ""
         if not self._is_reading or self._is_ending or self._unmute is not None:

@@ -621,6 +621,16 @@ async def test_a_request_that_cannot_be_answered_ends_its_connection_alone(
     assert f"was ended: {text}" in caplog.text
 
 
+async def test_a_request_that_the_broker_cancels_before_what_is_no_frame_ends_its_connection() -> None:
+    """Trap: the end waited for its answer, for ever."""
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0) + struct.pack(">i", -1))
+        await it.script.until(lambda: 0 in it.script.gates)
+        it.script.gates[0].cancel()
+        assert await client.until_ended() == b""
+
+
 async def test_a_request_that_the_broker_cancels_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     """Note: its answer never comes, and all behind it would be held back for ever."""
     async with serving() as it:

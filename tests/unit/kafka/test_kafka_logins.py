@@ -222,6 +222,20 @@ async def test_what_nobody_may_do_before_a_login_ends_the_connection(attack: Any
         assert not any(name == "Metadata" for name, _ in _served(it)), "no handler was asked"
 
 
+async def test_a_login_that_fails_before_what_is_no_frame_holds_no_connection() -> None:
+    """Trap: nobody ended it, not even its time, and it was not read any more: a thousand of them kept out everybody until a restart."""
+    asked = struct.pack(">hhih", SaslHandshakeRequest.API_KEY, 1, 7, 1) + b"c" + struct.pack(">h", 2) + b"no"
+    async with serving_logins() as it:
+        client = await it.client()
+        client.connection.sendall(struct.pack(">i", len(asked)) + asked + struct.pack(">i", -1))
+        assert (await in_thread(client.receive, SaslHandshakeResponse, 1)).error_code != ErrorCode.NONE
+        assert await in_thread(client.is_closed)
+        assert refusals(it) == 1
+        ports = it.node._clients
+        assert ports is not None
+        await it.until(lambda: not ports.read().connections)
+
+
 def _served(it: Served) -> list[tuple[str, int]]:
     ports = it.node._clients
     assert ports is not None
