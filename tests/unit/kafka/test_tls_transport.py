@@ -14,7 +14,7 @@ import pytest
 
 from replog.access.principal import ANONYMOUS, Principal
 from replog.tcp import tls
-from replog.tcp.certificates import Certificates
+from replog.tcp.certificates import GROUP, Certificates
 from replog.tcp.tls import (
     HANDSHAKES_PER_TURN,
     HANDSHAKES_TURN_S,
@@ -131,7 +131,9 @@ class Pair:
         self.below.user = self.server
         self.server.connection_made(self.below)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = files.context(own).wrap_bio(self._in, self._out, server_hostname="localhost")
+        context = files.context(own)
+        context.set_ecdh_curve(GROUP)  # or the server would ask for it first, in one more flight
+        self.client = context.wrap_bio(self._in, self._out, server_hostname="localhost")
         self._taken = 0
 
     def feed(self, data: bytes) -> None:
