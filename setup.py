@@ -21,8 +21,13 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
-    modules = [Extension(name, [f"{name.replace('.', '/')}.pyx"], optional=True) for name in COMPILED]
+    options = ["-g0"]  # tables for a debugger, which nobody reads, are most of such a module
+    modules = [
+        Extension(name, [f"{name.replace('.', '/')}.pyx"], optional=True, extra_compile_args=options)
+        for name in COMPILED
+    ]
     return list(cythonize(modules, compiler_directives={"language_level": "3"}))
 
 
-setup(ext_modules=extensions())
+# a module takes ten seconds to compile: side by side
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": len(COMPILED)}})

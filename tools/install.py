@@ -154,10 +154,19 @@ def install(state: State) -> None:
             compiled.unlink()
     target = f".[{','.join(state.extras)}]"
     pip = [VENV_PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
-    subprocess.run([*pip, "--progress-bar", "on", "-c", "constraints.txt", "-e", target], cwd=ROOT, check=True)
+    options = ["--progress-bar", "on", "--no-compile", "-c", "constraints.txt"]
+    environment = {"DIST_EXTRA_CONFIG": str(ROOT / "tools" / "wheels.cfg"), **os.environ}
+    subprocess.run([*pip, *options, "-e", target], cwd=ROOT, env=environment, check=True)
     packages = site_packages()
+    compile_all(packages)
     lines = (os.path.relpath(ROOT / folder, packages) for folder in SOURCE_ROOTS)
     (packages / "replog-source-roots.pth").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+
+
+def compile_all(packages: Path) -> None:
+    """Compiles modules to bytecode on all cores, where pip would use one; those for another Python stay as they are."""
+    command = [VENV_PYTHON, "-m", "compileall", "-qq", "--workers", "0", str(packages)]
+    subprocess.run(command, cwd=ROOT, check=False)
 
 
 def site_packages() -> Path:
