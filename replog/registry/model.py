@@ -121,23 +121,12 @@ class AddVersion(msgspec.Struct, frozen=True, tag="version"):
     content: SchemaContent
 
 
-class AddContract(AddVersion, frozen=True, tag="contract"):
-    """Adds a version with metadata or rules.  A server that knows none ends here, and does not take it for one without."""
-
-
 class DeleteVersions(msgspec.Struct, frozen=True, tag="delete"):
     """Deletes versions of a subject, softly or for good."""
 
     subject: str
     versions: tuple[int, ...]
     permanent: bool
-
-
-class SetLevel(msgspec.Struct, frozen=True, tag="level"):
-    """What older servers wrote for `SetConfig`: the compatibility of a subject, or of all others; None as level: takes it back."""
-
-    subject: str | None
-    level: CompatibilityLevel | None
 
 
 class SetConfig(msgspec.Struct, frozen=True, tag="config"):
@@ -154,13 +143,7 @@ class SetMode(msgspec.Struct, frozen=True, tag="mode"):
     mode: RegistryMode | None
 
 
-Change = AddVersion | AddContract | DeleteVersions | SetLevel | SetConfig | SetMode
-
-
-def adding(subject: str, version: int, schema_id: int, content: SchemaContent) -> AddVersion:
-    """Returns the change that adds a version."""
-    kind = AddContract if content.metadata or content.rule_set else AddVersion
-    return kind(subject, version, schema_id, content)
+Change = AddVersion | DeleteVersions | SetConfig | SetMode
 
 
 DEFAULT_CONTEXT: Final = "."

@@ -14,8 +14,6 @@ once compaction would keep the later record, though the earlier one was acknowle
 
 A crash between the append and the answer leaves a change that counts, of which its client does not know; when the client asks again,
 it is told what is there.
-
-Format 2 is that of changes that servers of format 1 do not know.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ from typing import Final
 import msgspec
 
 from replog.errors import UnsupportedVersionError
-from replog.registry.model import AddContract, Change, SetConfig
+from replog.registry.model import Change
 
-FORMAT: Final = 2
+FORMAT: Final = 1
 
 
 class LoggedChange(msgspec.Struct, frozen=True):
@@ -48,8 +46,7 @@ _decoder = msgspec.json.Decoder(LoggedChange)
 
 def encode_change(revision: int, change: Change) -> bytes:
     """Returns the value of a record."""
-    written = FORMAT if isinstance(change, AddContract | SetConfig) else 1
-    return msgspec.json.encode(LoggedChange(written, revision, change))
+    return msgspec.json.encode(LoggedChange(FORMAT, revision, change))
 
 
 def decode_change(value: bytes) -> LoggedChange | None:

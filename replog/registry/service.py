@@ -42,7 +42,6 @@ from replog.registry.model import (
     SetConfig,
     SetMode,
     SubjectConfig,
-    adding,
     context_of,
     is_whole_context,
 )
@@ -147,7 +146,7 @@ class RegistryService:
             _require_room(state, whole)
             context = context_of(subject)
             schema_id = state.id_of(context, whole) or state.last_id(context) + 1
-            added = adding(subject, _next_version(state, subject), schema_id, whole)
+            added = AddVersion(subject, _next_version(state, subject), schema_id, whole)
             _require_numbers(added)
             if problems := await self._problems(state, subject, whole, _comparable(state, subject, whole)):
                 level = state.level_for(subject)
@@ -176,7 +175,7 @@ class RegistryService:
 
         async def decide(state: RegistryState) -> Change | None:
             number = max(given.version or 0, 0)  # 0, and -1 of Confluent's clients: the next one
-            added = adding(subject, number or _next_version(state, subject), given.id or 0, content)
+            added = AddVersion(subject, number or _next_version(state, subject), given.id or 0, content)
             same = [each for each in state.versions(subject) if (each.id, each.content) == (added.id, content)]
             made[:] = [each for each in same if number in {0, each.version}][:1]
             if made:

@@ -24,7 +24,6 @@ from replog.registry.model import (
     SchemaReference,
     SchemaVersion,
     SetConfig,
-    SetLevel,
     SetMode,
     SubjectConfig,
     context_of,
@@ -75,8 +74,6 @@ class RegistryState:
             case DeleteVersions(subject, versions, permanent):
                 for version in versions:
                     self._delete(subject, version, permanent=permanent)
-            case SetLevel(subject, level):
-                self._replay(SetConfig(subject, SubjectConfig(level)))
             case SetConfig(subject, config):
                 _set_or_drop(self._configs, subject, None if config == NO_CONFIG else config)
             case SetMode(subject, mode):
