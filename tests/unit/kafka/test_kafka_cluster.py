@@ -199,14 +199,14 @@ async def test_the_level_of_transactions_goes_down_and_up_again_and_clients_are_
             levels = {one.name: one.max_version_level for one in found.finalized_features}
             return levels, {one.name for one in found.supported_features}
 
-        assert await told(4) == ({METADATA_VERSION: 4, TRANSACTION_VERSION: 2}, {METADATA_VERSION, TRANSACTION_VERSION})
+        assert await told(4) == ({METADATA_VERSION: 5, TRANSACTION_VERSION: 2}, {METADATA_VERSION, TRANSACTION_VERSION})
         assert (await told(3))[1] == {METADATA_VERSION}, "older clients cannot read that level 0 is supported"
         with pytest.raises(FeatureUpdateFailedError, match="downgrade"):
             await admin.update_features({TRANSACTION_VERSION: 0})
         with pytest.raises(FeatureUpdateFailedError, match="supports 0 to 2"):
             await admin.update_features({TRANSACTION_VERSION: 3})
         await admin.update_features({TRANSACTION_VERSION: 0}, allow_downgrade=True)
-        assert (await told(4))[0] == {METADATA_VERSION: 4}
+        assert (await told(4))[0] == {METADATA_VERSION: 5}
         assert (await admin.describe_features())[TRANSACTION_VERSION] == FeatureRange(0, 0, 2)
         await admin.update_features({TRANSACTION_VERSION: 1})
         assert (await admin.describe_features())[TRANSACTION_VERSION] == FeatureRange(1, 0, 2)

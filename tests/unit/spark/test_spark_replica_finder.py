@@ -41,7 +41,7 @@ class Brokers:
     def image(self) -> Any:
         return self._view.image
 
-    async def call(self, address: str, request: LocateSegmentsRequest, *, timeout_ms: int) -> LocateSegmentsResponse:
+    async def read(self, address: str, request: LocateSegmentsRequest, *, timeout_ms: int) -> LocateSegmentsResponse:
         self.asked.append((address, request.partition_id))
         words = self.says[address]
         said = words.pop(0) if len(words) > 1 else words[0]

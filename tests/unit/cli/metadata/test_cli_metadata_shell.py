@@ -55,6 +55,7 @@ def test_one_shot(replog: Replog, directory: MetadataDirectory) -> None:
     assert json.loads(done.out) == {
         "replicas": [1, 2], "isr": [2], "leader": 2, "leader_epoch": 1, "partition_epoch": 1, "elr": [],
         "last_known_elr": [], "leader_recovery_state": "recovered", "adding_replicas": [], "removing_replicas": [],
+        "forked_topic_id": None, "forked_end_offset": 0,
     }  # fmt: skip
     done = replog("metadata", "shell", "--data-dir", directory.log_path, "--at", 8, "find", "/topics", "leader=1")
     assert [line.split()[0] for line in done.out.splitlines()] == ["/topics/by-name/flights/0"]
