@@ -46,7 +46,7 @@ def test_the_documented_job_runs_without_an_environment(spark_cluster: SparkClus
     (tmp_path / "job.py").write_text(f"import sys\nsys.executable = {interpreter(tmp_path)!r}\n{JOB}")
     done = subprocess.run(
         [sys.executable, "job.py", spark_cluster.bootstrap_servers],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "2 records" in done.stdout
