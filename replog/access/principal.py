@@ -41,7 +41,7 @@ class ClientIdentity(Struct, frozen=True):
 
 
 class Envelope(Struct, Generic[T_co], frozen=True):
-    """A change that a client asks for, and who that is: whoever makes the change decides by it (Kafka's Envelope, KIP-590).
+    """A change, and the client that asks for it: the controller that makes the change decides by it (Kafka's Envelope, KIP-590).
 
     Attributes:
         change: The change.

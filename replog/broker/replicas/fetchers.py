@@ -370,7 +370,7 @@ class Fetchers:
 
 
 def _pieces(response: FetchResponse) -> list[FetchResponse]:
-    """Returns an answer in pieces, each of which is taken in one step."""
+    """Splits an answer into pieces; a piece is taken in one step."""
     count = len(response.results)
     if count <= RESULTS_TOGETHER:
         return [response]

@@ -4,8 +4,8 @@ The others stay, with what they have: their generation is their epoch, and their
 makes a new epoch, which the others learn of by their next heartbeat; one that takes the place of a static member makes none where
 all has been given out.  All of it is one change.
 
-What a large group becomes is worked out beside the loop.  Until that is done the member is told to ask again, and again where the group has
-changed meanwhile.
+What a large group becomes is worked out beside the loop.  Until that is done the member is told to ask again, and again where the group or
+the topics have changed meanwhile; where they always have, it is worked out at once in the end, or the member would never come in.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from replog.coordinator.classic.subscription import (
 )
 from replog.coordinator.config import ConversionConfig
 from replog.coordinator.consumers.checks import TOPICS_MAX
+from replog.coordinator.consumers.decisions import STALE_MAX
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.manager import ConsumerManager
 from replog.coordinator.consumers.member import JOINING_EPOCH, MemberAssignment, MemberState
@@ -147,11 +148,13 @@ class Upgrades:
         self._timers = timers
         self._asked: set[str] = set()  # groups of which it is worked out beside the loop what they become
         self._ready: dict[str, Upgraded] = {}
+        self._stale_counts: dict[str, int] = {}  # how often in a row that came too late
 
     def stop(self) -> None:
         """Forgets what is no part of the log."""
         self._asked.clear()
         self._ready.clear()
+        self._stale_counts.clear()
 
     def heartbeat(
         self, request: ConsumerHeartbeat, group: ClassicGroup, moment: Moment
@@ -183,6 +186,7 @@ class Upgrades:
             )
         self._consumers.begin_sessions(group.group_id, converted, moment)
         self._ready.pop(group.group_id, None)
+        self._stale_counts.pop(group.group_id, None)
         return records, response
 
     def _ready_for(self, group: ClassicGroup, moment: Moment) -> Upgraded:
@@ -198,7 +202,10 @@ class Upgrades:
         ready = self._ready.get(group_id)
         if ready is not None and ready.standing == standing:
             return ready
-        self._ready.pop(group_id, None)
+        stale_count = self._stale_counts.pop(group_id, 0) + (self._ready.pop(group_id, None) is not None)
+        if stale_count > STALE_MAX:
+            return _upgraded(group_id, standing, self._topics)
+        self._stale_counts[group_id] = stale_count
         self._timers.set(UpgradeTimer(group_id), moment.now_ms)
         raise CoordinatorLoadInProgressError(
             f"group {group_id!r}, of {len(group.members)} members of the classic protocol, becomes one of the consumer protocol; ask "
@@ -213,7 +220,10 @@ class Upgrades:
             group: The group; None where there is none, or it is another one by now.
         """
         is_ready = self._ready.pop(timer.group_id, None) is not None
-        if is_ready or group is None or timer.group_id in self._asked:
+        if is_ready or group is None:
+            self._stale_counts.pop(timer.group_id, None)
+            return Outcome()
+        if timer.group_id in self._asked:
             return Outcome()
         self._asked.add(timer.group_id)
         work = partial(_upgraded, timer.group_id, _Standing.of(group, self._topics), self._topics)

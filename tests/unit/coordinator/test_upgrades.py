@@ -30,6 +30,7 @@ from replog.coordinator import records
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import write_assignment
+from replog.coordinator.consumers.decisions import STALE_MAX
 from replog.coordinator.conversion import upgrades
 from replog.coordinator.describing.requests import DescribeConsumerGroup, GroupType, ListedGroup, ListGroups
 from replog.coordinator.messages import (
@@ -476,6 +477,17 @@ def test_a_large_group_that_has_changed_meanwhile_is_worked_out_anew(large: Host
     group = consumer_group(large)
     assert set(group.members) == {one, "m"}
     assert group.current[one].assigned == parts(0, 1, 2, 3)
+
+
+def test_a_member_comes_into_a_large_group_also_where_topics_change_all_the_time(large: Host) -> None:
+    """Trap: any topic that came to the cluster made what was worked out void, and the member was told to ask again for ever."""
+    classics(large, (0, 1), (2, 3))
+    topics: Any = large.machine._upgrades._topics
+    for count in range(5, 6 + STALE_MAX):
+        worked_out(large)
+        topics.change(t=count)
+    assert large.ask(consuming("m")).member_epoch == 2
+    assert not large.machine._upgrades._stale_counts
 
 
 def test_a_large_group_that_cannot_be_converted_says_so_to_whoever_asks_again(large: Host) -> None:
